@@ -116,14 +116,14 @@ create or replace function leasehold_internal.view_explain(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (
   state text, holder text, principal text, token text, liveness text, since text, heartbeats text, last_heartbeat_at text, expires_at text, waiters text,
-  first_waiter text, advice text, mode text, units text, holders text)
+  first_waiter text, advice text, mode text, units text, holders text, rests_until text, policy text)
 language sql stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select x.state, x.holder, x.principal, x.token::text, x.liveness, leasehold_internal.epoch_us(x.since), x.heartbeats::text,
          leasehold_internal.epoch_us(x.last_heartbeat_at), leasehold_internal.epoch_us(x.expires_at), x.waiters::text, x.first_waiter, x.advice,
-         x.mode, x.units::text, x.holders::text
+         x.mode, x.units::text, x.holders::text, leasehold_internal.epoch_us(x.rests_until), x.policy::text
     from leasehold.explain(p_namespaces[1], p_key) x
 $$;
 
@@ -141,7 +141,7 @@ create or replace function leasehold_internal.view_queue(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (
   namespace text, key text, "position" text, owner text, principal text, waiting text, away text, enqueued_at text, wait_until text, duration text,
-  coordinator text, ticket text, mode text, units text, after text)
+  coordinator text, ticket text, mode text, units text, rests_until text, scopes text, after text)
 language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp
@@ -154,6 +154,7 @@ as $$
 declare
   -- The key may hold any character but a control character.
   v_after text[] := string_to_array(p_after, E'\n');
+  v_life leasehold.life_now := leasehold_internal.life(null);
   v_now timestamptz := clock_timestamp();
 begin
   return query
@@ -161,6 +162,10 @@ begin
            coalesce(w.away_until > v_now, false)::text, leasehold_internal.epoch_us(w.enqueued_at), leasehold_internal.epoch_us(w.wait_until),
            leasehold_internal.to_us(w.duration)::text, w.coordinator::text, w.ticket::text,
            case when w.units is null then 'exclusive' else 'shared' end, coalesce(w.units, 0)::text,
+           (select leasehold_internal.epoch_us(leasehold_internal.rests_until(s, v_life, v_now))
+              from leasehold.scope s
+             where s.namespace = w.namespace and s.key = w.key and s.at_least is not null),
+           coalesce(w.items, 1)::text,
            concat_ws(E'\n', w.namespace, w.key, w.ticket::text, w.place::text)
       from (select x.*, p.has_place,
                    count(*) filter (where p.has_place) over (partition by x.namespace, x.key order by x.ticket)
@@ -247,22 +252,56 @@ as $$
    where (select count(*) from waiter) >= 20000 or (select count(*) from edge) >= 1000
 $$;
 
--- Holds of one scope that have ended, the newest first. Locks nothing.
+-- Holds that have ended, the newest first: of a scope in the order of its tokens, of namespaces in that of their ends, from a span of days that
+-- grows until there is enough, because a partition holds a day. Locks nothing.
 create or replace function leasehold_internal.view_history(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (
   namespace text, key text, token text, acquired_at text, ended_at text, outcome text, owner text, principal text, result text, error text,
   ended_by text, mode text, units text, slots text, after text)
-language sql stable
+language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_custom_plan
 as $$
-  select h.namespace, h.key, h.token::text, leasehold_internal.epoch_us(h.acquired_at), leasehold_internal.epoch_us(h.ended_at), h.outcome, h.owner,
-         h.principal, h.result::text, h.error, h.ended_by, h.mode, h.units::text, array_to_string(h.slots, ','), h.token::text
-    from leasehold.history h
-   where h.namespace = p_namespaces[1] and h.key = p_key and h.token < coalesce(p_after::bigint, 9223372036854775807)
-   order by h.token desc
-   limit p_limit
+#variable_conflict use_column
+declare
+  v_after text[] := string_to_array(p_after, E'\n');
+  v_until timestamptz := coalesce(to_timestamp(0) + v_after[1]::bigint * interval '1 us', 'infinity');
+  v_from timestamptz;
+  v_days integer := 1;
+  v_found leasehold.history[];
+begin
+  if p_key is not null then
+    v_found := array(
+      select h
+        from leasehold.history h
+       where h.namespace = p_namespaces[1] and h.key = p_key and h.token < coalesce(p_after::bigint, 9223372036854775807)
+       order by h.token desc
+       limit p_limit);
+  else
+    loop
+      v_from := case when v_days > 4096 then '-infinity' else least(v_until, clock_timestamp()) - v_days * interval '1 day' end;
+      v_found := array(
+        select h
+          from leasehold.history h
+         where h.ended_at <= v_until and h.ended_at > v_from
+           and leasehold_internal.is_within(h.namespace, p_namespaces, p_include_children)
+           and (p_after is null or h.ended_at < v_until
+                or (h.namespace, h.key, -h.token) > (v_after[2] collate "C", v_after[3] collate "C", -v_after[4]::bigint))
+         order by h.ended_at desc, h.namespace, h.key, h.token desc
+         limit p_limit);
+      exit when cardinality(v_found) >= p_limit or v_days > 4096;
+      v_days := 4 * v_days;
+    end loop;
+  end if;
+  return query
+    select h.namespace, h.key, h.token::text, leasehold_internal.epoch_us(h.acquired_at), leasehold_internal.epoch_us(h.ended_at), h.outcome, h.owner,
+           h.principal, h.result::text, h.error, h.ended_by, h.mode, h.units::text, array_to_string(h.slots, ','),
+           case when p_key is null then concat_ws(E'\n', leasehold_internal.epoch_us(h.ended_at), h.namespace, h.key, h.token::text)
+                else h.token::text end
+      from unnest(v_found) h;
+end
 $$;
 
 -- Expired leases whose reap failed; the condition is that of leasehold.reap_failure. Locks nothing.
@@ -335,14 +374,16 @@ $$;
 -- The daemons; `p_key` is the id of the one that asks. Locks nothing.
 create or replace function leasehold_internal.view_daemons(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
-returns table (id text, host text, pid text, version text, started_at text, seen_at text, live text, self text, after text)
+returns table (id text, host text, pid text, version text, started_at text, seen_at text, live text, self text, seen text, waiters text, after text)
 language sql stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select c.id::text, c.host, c.pid::text, c.version, leasehold_internal.epoch_us(c.started_at), leasehold_internal.epoch_us(c.seen_at),
-         (c.seen_at > clock_timestamp() - interval '5 s')::text, (c.id::text = p_key)::text, c.id::text
+         (c.seen_at > n.now - interval '5 s')::text, (c.id::text = p_key)::text, leasehold_internal.to_us(n.now - c.seen_at)::text,
+         (select count(*)::text from leasehold.waiter w where w.coordinator = c.id), c.id::text
     from leasehold.coordinator c
+   cross join (select clock_timestamp() as now) n
    where p_after is null or c.id > p_after::uuid
    order by c.id
    limit p_limit

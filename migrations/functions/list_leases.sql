@@ -1,10 +1,11 @@
 -- A page of what is held, as programs are told of it: in `p_namespace` ('' is everything), with what is below it or without,
 -- of one owner (null: all), with `p_search` in its name, owner, principal or token, whatever the case (null: all), after (`p_after_namespace`,
--- `p_after_key`, `p_after_token`) in the order of the bytes, then of the tokens; without a token after all of that scope. Each shared holder is a row.
+-- `p_after_key`, `p_after_token`), of one of the states of lease_states() (null: all), held for that long (null: however long), in the order of the bytes, then of the tokens; without a token after all of that scope. Each shared holder is a row.
 -- Where `p_look_at` scopes (null: any number) did not fill the page, the last row has the last one of them and no token. Locks nothing.
 create or replace function leasehold_internal.list_leases(
   p_namespace text, p_include_children boolean, p_limit integer, p_after_namespace text, p_after_key text, p_owner text,
-  p_search text default null, p_look_at integer default null, p_after_token bigint default null)
+  p_search text default null, p_look_at integer default null, p_after_token bigint default null,
+  p_state text default null, p_longer_than_us bigint default null)
 returns table (
   namespace text, key text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
@@ -28,6 +29,10 @@ declare
   v_search text := lower(nullif(p_search, '') collate "default");
   v_stop_namespace text;
   v_stop_key text;
+  v_now constant timestamptz := clock_timestamp();
+  v_begun_until constant timestamptz := v_now - leasehold_internal.from_us(p_longer_than_us);
+  v_life leasehold.life_now;
+  v_rules leasehold.rules[];
 begin
   perform leasehold_internal.refuse(leasehold_internal.subtree_problem(p_namespace));
   -- '/' is the byte after '.': what is below p comes before p || '/'. Each shared holder has a row of leasehold.scope beside it.
@@ -46,16 +51,33 @@ begin
     offset p_look_at - 1
      limit 1;
   end if;
+  if p_state is not null then
+    v_life := leasehold_internal.life(null);
+    v_rules := array(
+      select r
+        from leasehold_internal.policies_of(array(
+               select distinct s.namespace
+                 from leasehold.scope s
+                where s.namespace >= p_namespace and s.namespace <= v_last
+                  and (s.namespace, s.key, s.token) > (v_after_namespace collate "C", v_after_key collate "C", case s.state when 'shared' then 0 else v_after_token end)
+                  and (v_stop_namespace is null or (s.namespace, s.key) <= (v_stop_namespace collate "C", v_stop_key collate "C"))
+                  and leasehold_internal.is_in_subtree(s.namespace, p_namespace)
+                  and s.state <> 'free')) r);
+  end if;
   v_found :=
     array(
       select s
         from leasehold.scope s
+        left join unnest(v_rules) r
+          on r.namespace = s.namespace
        where s.namespace >= p_namespace and s.namespace <= v_last
          and (s.namespace, s.key, s.token) > (v_after_namespace collate "C", v_after_key collate "C", v_after_token)
          and (v_stop_namespace is null or (s.namespace, s.key) <= (v_stop_namespace collate "C", v_stop_key collate "C"))
          and leasehold_internal.is_in_subtree(s.namespace, p_namespace)
          and s.state = 'held'
          and (nullif(p_owner, '') is null or s.owner = p_owner)
+         and (v_begun_until is null or s.acquired_at <= v_begun_until)
+         and (p_state is null or p_state = any (leasehold_internal.lease_states(s, r, v_life, v_now)))
          and (v_search is null
               or strpos(lower(concat_ws(E'\n', s.namespace || '/' || s.key, s.owner, s.principal, s.token) collate "default"), v_search) > 0)
        order by s.namespace, s.key
@@ -64,12 +86,17 @@ begin
       select leasehold_internal.scope_of_share(h)
         from (select x.*
                 from leasehold.share x
+                left join unnest(v_rules) r
+                  on r.namespace = x.namespace
                where x.namespace >= p_namespace and x.namespace <= v_last
                  and (x.namespace, x.key, x.token) > (v_after_namespace collate "C", v_after_key collate "C", v_after_token)
                  and (v_stop_namespace is null or (x.namespace, x.key) <= (v_stop_namespace collate "C", v_stop_key collate "C"))
                  and leasehold_internal.is_in_subtree(x.namespace, p_namespace)
                  and x.state = 'held'
                  and (nullif(p_owner, '') is null or x.owner = p_owner)
+                 and (v_begun_until is null or x.acquired_at <= v_begun_until)
+                 and (p_state is null
+                      or p_state = any (leasehold_internal.lease_states(leasehold_internal.scope_of_share(x), r, v_life, v_now)))
                  and (v_search is null
                       or strpos(lower(concat_ws(E'\n', x.namespace || '/' || x.key, x.owner, x.principal, x.token) collate "default"), v_search) > 0)
                order by x.namespace, x.key, x.token
@@ -137,7 +164,7 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.list_leases(text, boolean, integer, text, text, text, text, integer, bigint),
+revoke execute on function leasehold_internal.list_leases(text, boolean, integer, text, text, text, text, integer, bigint, text, bigint),
   leasehold_internal.get_holders(text, text, integer), leasehold_internal.tell_leases(leasehold.scope[]) from public;
-grant execute on function leasehold_internal.list_leases(text, boolean, integer, text, text, text, text, integer, bigint),
+grant execute on function leasehold_internal.list_leases(text, boolean, integer, text, text, text, text, integer, bigint, text, bigint),
   leasehold_internal.get_holders(text, text, integer) to leasehold_coordinator, leasehold_admin;

@@ -39,7 +39,8 @@ create or replace view leasehold.lease with (security_barrier) as
          s.duration, s.grace, s.labels, s.reap_failures,
          case when pg_has_role('leasehold_admin', 'member') then s.lease_key end as lease_key, s.principal,
          case when s.at_least is not null then leasehold_internal.rests_until(s.scope, l.life, l.now) end as rests_until,
-         f.mode, f.units, f.slots
+         f.mode, f.units, f.slots,
+         leasehold_internal.lease_states(s.scope, r, l.life, l.now) as states
     from leasehold_internal.life_and_time() l
    -- A union at the top of a view would be no security barrier.
    cross join (select x as scope, x.namespace, x.key, x.token, x.owner, x.principal, x.acquired_at, x.heartbeat_at, x.heartbeats, x.deadline, x.duration,
@@ -83,6 +84,8 @@ comment on column leasehold.lease.rests_until is
 comment on column leasehold.lease.mode is 'exclusive or shared';
 comment on column leasehold.lease.units is 'How many units of its namespace''s capacity a shared lease has taken; 0: an exclusive lease has the whole scope';
 comment on column leasehold.lease.slots is 'Which numbers of 1 to the capacity a shared lease has; null without a capacity';
+comment on column leasehold.lease.states is
+  'Why somebody should look at it; empty: for nothing. expired: will be reaped; overdue: past its deadline, within its grace; silent: no heartbeat for longer than dead_after; held_too_long: for longer than max_hold';
 comment on column leasehold.lease.lease_key is 'The credential to renew and release it: shown to members of leasehold_admin only';
 
 create or replace view leasehold.queue with (security_barrier) as
@@ -214,7 +217,8 @@ grant execute on function leasehold_internal.life_and_time(), leasehold_internal
   leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.sees_tokens(),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
-  leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share)
+  leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share),
+  leasehold_internal.lease_states(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
   to leasehold_client;
 
 revoke execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens() from public;
@@ -223,5 +227,6 @@ grant execute on function leasehold_internal.life_and_time(), leasehold_internal
   leasehold_internal.history_policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
-  leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share)
+  leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share),
+  leasehold_internal.lease_states(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
   to leasehold_reader, leasehold_coordinator, leasehold_admin;

@@ -66,7 +66,7 @@ static enum lh_exit list(struct access_command *command)
     if (command->cli->uses_database) {
         status = lh_access_database_list(command->cli, &command->arena, &made);
     } else {
-        status = lh_server_list(command->cli, SERVICE, "ListAccess", &request.base, &reply);
+        status = lh_server_list(command->cli, SERVICE, "ListAccess", &request.base, 0, &reply);
         response = (const Leasehold__V1__ListAccessResponse *)reply.message;
     }
     if (status == LH_EXIT_DONE && command->cli->output == LH_OUTPUT_JSON)

@@ -49,7 +49,7 @@ static const char *liveness_text(Leasehold__V1__Liveness liveness)
     case LEASEHOLD__V1__LIVENESS__LIVENESS_SUSPECTED_DEAD:
         return "suspected dead";
     case LEASEHOLD__V1__LIVENESS__LIVENESS_OVERDUE:
-        return "overdue";
+        return "held too long";
     case LEASEHOLD__V1__LIVENESS__LIVENESS_EXPIRED:
         return "expired";
     default:

@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +34,20 @@ static void print(const struct lh_cli *cli, const Leasehold__V1__ListLeasesRespo
     lh_grid_finish(&table);
 }
 
-static enum lh_exit by_server(const struct lh_cli *cli, const char *ns, const char *owner)
+/* What to leave out. */
+struct sieve {
+    const char *owner;      /* NULL: nothing */
+    size_t state;           /* a place in states; 0: nothing */
+    int64_t longer_than_us; /* 0: nothing */
+};
+
+/* As typed, in the order of LeaseState, and in the database. */
+static const char *const states[] = {"overdue", "silent", "held-too-long", "expired", NULL};
+static const char *const states_in_database[] = {NULL, "overdue", "silent", "held_too_long", "expired"};
+
+static enum lh_exit by_server(const struct lh_cli *cli, const char *ns, const struct sieve *sieve)
 {
+    Google__Protobuf__Duration longer_than = lh_duration_message(sieve->longer_than_us);
     Leasehold__V1__ListLeasesRequest request = LEASEHOLD__V1__LIST_LEASES_REQUEST__INIT;
     struct lh_segments segments;
     struct lh_reply reply;
@@ -45,9 +58,12 @@ static enum lh_exit by_server(const struct lh_cli *cli, const char *ns, const ch
     request.n_namespace_ = segments.count;
     request.include_children = lh_args_has(&cli->args, "children");
     request.page_size = PAGE_SIZE;
-    if (owner != NULL)
-        request.owner = (char *)(uintptr_t)owner;
-    status = lh_server_list(cli, SERVICE, "ListLeases", &request.base, &reply);
+    if (sieve->owner != NULL)
+        request.owner = (char *)(uintptr_t)sieve->owner;
+    request.state = (Leasehold__V1__LeaseState)sieve->state;
+    if (sieve->longer_than_us > 0)
+        request.longer_than = &longer_than;
+    status = lh_server_list(cli, SERVICE, "ListLeases", &request.base, 0, &reply);
     if (status == LH_EXIT_DONE)
         print(cli, (const Leasehold__V1__ListLeasesResponse *)reply.message);
     lh_reply_finish(&reply);
@@ -56,18 +72,25 @@ static enum lh_exit by_server(const struct lh_cli *cli, const char *ns, const ch
 }
 
 /* What the server would have answered, made from the view. */
-static enum lh_exit by_database(const struct lh_cli *cli, const char *ns, const char *owner, struct lh_arena *arena)
+static enum lh_exit by_database(const struct lh_cli *cli, const char *ns, const struct sieve *sieve,
+                                struct lh_arena *arena)
 {
     Leasehold__V1__ListLeasesResponse all = LEASEHOLD__V1__LIST_LEASES_RESPONSE__INIT;
     char *sql =
         lh_format("select %s from leasehold.lease l"
                   " where ($1 = '' or l.namespace = $1 or ($2::boolean and starts_with(l.namespace, $1 || '.')))"
-                  " and ($3::text is null or l.owner = $3) order by l.namespace, l.key, l.token",
-                  lh_lease_columns);
+                  " and ($3::text is null or l.owner = $3) and ($4::text is null or %s)"
+                  " and l.held >= $5::bigint * interval '1 us' order by l.namespace, l.key, l.token",
+                  lh_lease_columns, sieve->state > 0 ? "$4 = any (l.states)" : "true");
+    char longer_than[24];
     const char *const values[] = {strcmp(ns, ".") == 0 ? "" : ns,
-                                  lh_args_has(&cli->args, "children") ? "true" : "false", owner};
+                                  lh_args_has(&cli->args, "children") ? "true" : "false", sieve->owner,
+                                  states_in_database[sieve->state], longer_than};
     enum lh_exit status;
-    PGresult *rows = lh_database_ask(cli, LH_DATABASE_READ, sql, values, 3, &status);
+    PGresult *rows;
+
+    snprintf(longer_than, sizeof(longer_than), "%" PRId64, sieve->longer_than_us);
+    rows = lh_database_ask(cli, LH_DATABASE_READ, sql, values, 5, &status);
 
     if (rows != NULL) {
         all.leases = lh_arena_alloc(arena, ((size_t)PQntuples(rows) + 1) * sizeof(*all.leases));
@@ -80,17 +103,38 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *ns, const 
     return status;
 }
 
+static enum lh_status check_state(const char *word, size_t *state, struct lh_error *error)
+{
+    const char *near;
+
+    for (size_t i = 0; states[i] != NULL; i++)
+        if (strcmp(states[i], word) == 0) {
+            *state = i + 1;
+            return LH_OK;
+        }
+    near = lh_nearest(word, states);
+    return lh_error_set(error, LH_INVALID_ARGUMENT,
+                        "unknown state: %s; use overdue, silent, held-too-long or expired%s%s%s", word,
+                        near != NULL ? "; did you mean " : "", near != NULL ? near : "", near != NULL ? "?" : "");
+}
+
 static enum lh_exit run(struct lh_cli *cli)
 {
     const char *ns = cli->args.word_count > 0 ? cli->args.words[0] : "";
-    const char *owner = lh_args_value(&cli->args, "owner");
+    const char *state = lh_args_value(&cli->args, "state");
+    const char *longer_than = lh_args_value(&cli->args, "longer-than");
+    struct sieve sieve = {.owner = lh_args_value(&cli->args, "owner")};
     struct lh_arena arena = {0};
     struct lh_error error = {0};
     enum lh_exit status;
 
-    if (lh_check_namespace_or_root(ns, &error) != LH_OK || (owner != NULL && lh_check_owner(owner, &error) != LH_OK))
+    if (lh_check_namespace_or_root(ns, &error) != LH_OK ||
+        (sieve.owner != NULL && lh_check_owner(sieve.owner, &error) != LH_OK) ||
+        (state != NULL && check_state(state, &sieve.state, &error) != LH_OK) ||
+        (longer_than != NULL &&
+         lh_check_duration("longer-than", longer_than, 0, &sieve.longer_than_us, &error) != LH_OK))
         return lh_error_value(cli, &error);
-    status = cli->uses_database ? by_database(cli, ns, owner, &arena) : by_server(cli, ns, owner);
+    status = cli->uses_database ? by_database(cli, ns, &sieve, &arena) : by_server(cli, ns, &sieve);
     lh_arena_finish(&arena);
     return status;
 }
@@ -98,20 +142,28 @@ static enum lh_exit run(struct lh_cli *cli)
 static const struct lh_option options[] = {
     {"children", 'r', NULL, "Include the namespaces below."},
     {"owner", 0, "TEXT", "Only the leases of this owner."},
+    {"state", 0, "STATE",
+     "Only leases that somebody should look at: overdue (past the deadline, within the grace), silent (suspected "
+     "dead), "
+     "held-too-long (for longer than max_hold) or expired."},
+    {"longer-than", 0, "DURATION", "Only leases that have been held for so long."},
     {0},
 };
 
 const struct lh_command lh_command_list = {
     .name = "list",
     .summary = "print the leases that are held",
-    .usage = (const char *const[]){"list [NAMESPACE] [--children] [--owner TEXT]", NULL},
+    .usage =
+        (const char *const[]){"list [NAMESPACE] [--children] [--owner TEXT] [--state STATE] [--longer-than DURATION]",
+                              NULL},
     .description = "Prints every lease of a namespace, or of all of them, ordered by namespace and\n"
                    "key, with a row for each holder of a shared one. STATE is alive, suspected dead\n"
-                   "(its heartbeats are missing), overdue (held for longer than max_hold of the\n"
+                   "(its heartbeats are missing), held too long (for longer than max_hold of the\n"
                    "policy) or expired (about to be ended). If no lease is held, the exit status is\n"
                    "still 0. On a terminal, columns that do not fit are left out; -o json has all.\n",
     .options = options,
     .examples = "  leasehold list payments --children\n"
+                "  leasehold list --state held-too-long --longer-than 1h\n"
                 "  leasehold list --database postgresql:///leasehold\n"
                 "  leasehold list -o json | jq -r '.leases[] | .owner' | sort | uniq -c\n",
     .words_min = 0,

@@ -132,7 +132,7 @@ static enum lh_exit list(struct policy_command *command)
     if (command->cli->uses_database) {
         status = lh_policy_database_list(command->cli, &command->arena, &made);
     } else {
-        status = lh_server_list(command->cli, SERVICE, "ListPolicies", &request.base, &reply);
+        status = lh_server_list(command->cli, SERVICE, "ListPolicies", &request.base, 0, &reply);
         response = (const Leasehold__V1__ListPoliciesResponse *)reply.message;
     }
     if (status == LH_EXIT_DONE && command->cli->output == LH_OUTPUT_JSON)

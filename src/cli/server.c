@@ -129,12 +129,16 @@ static char **text_of(const ProtobufCMessage *message, const char *field)
     return (char **)(void *)((char *)(uintptr_t)message + found->offset);
 }
 
+static size_t *count_of(ProtobufCMessage *list)
+{
+    return (size_t *)(void *)((char *)list + list->descriptor->fields[0].quantifier_offset);
+}
+
 /* What `page` lists goes to the end of `all`, which gets its next_page_token too. */
 static void take_page(ProtobufCMessage *all, ProtobufCMessage *page)
 {
     const ProtobufCFieldDescriptor *field = &all->descriptor->fields[0];
-    size_t *count = (size_t *)(void *)((char *)all + field->quantifier_offset);
-    size_t *more = (size_t *)(void *)((char *)page + field->quantifier_offset);
+    size_t *count = count_of(all), *more = count_of(page);
     void ***items = (void ***)(void *)((char *)all + field->offset);
     void **moved = *(void ***)(void *)((char *)page + field->offset);
     char **next = text_of(all, "next_page_token"), **after = text_of(page, "next_page_token"), *token = *next;
@@ -150,7 +154,7 @@ static void take_page(ProtobufCMessage *all, ProtobufCMessage *page)
 }
 
 enum lh_exit lh_server_list(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
-                            ProtobufCMessage *request, struct lh_reply *reply)
+                            ProtobufCMessage *request, size_t max, struct lh_reply *reply)
 {
     char **page_token = text_of(request, "page_token"), *first = *page_token;
     struct lh_server server;
@@ -159,7 +163,8 @@ enum lh_exit lh_server_list(const struct lh_cli *cli, const ProtobufCServiceDesc
     *reply = (struct lh_reply){0};
     if (status == LH_EXIT_DONE)
         status = lh_server_call(&server, service, method, request, LH_REPEAT, reply);
-    while (status == LH_EXIT_DONE && (*page_token = *text_of(reply->message, "next_page_token"))[0] != '\0') {
+    while (status == LH_EXIT_DONE && (max == 0 || *count_of(reply->message) < max) &&
+           (*page_token = *text_of(reply->message, "next_page_token"))[0] != '\0') {
         struct lh_reply page;
         status = lh_server_call(&server, service, method, request, LH_REPEAT, &page);
         if (status == LH_EXIT_DONE)

@@ -40,10 +40,10 @@ enum lh_exit lh_server_ask(const struct lh_cli *cli, const ProtobufCServiceDescr
 
 /*
  * Reads a list, all of its pages as one: `request` has page_size and page_token; the first field of the answer is the
- * list, and gets all of it. Otherwise as lh_server_ask.
+ * list, and gets all of it; with `max` pages until it has so many or more, 0 is all. Otherwise as lh_server_ask.
  */
 enum lh_exit lh_server_list(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
-                            ProtobufCMessage *request, struct lh_reply *reply);
+                            ProtobufCMessage *request, size_t max, struct lh_reply *reply);
 
 /* Makes a call without printing errors, repeated until `deadline_us`; `reply` is the last one. */
 void lh_server_try(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,

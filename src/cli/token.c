@@ -100,7 +100,7 @@ static enum lh_exit list(struct lh_cli *cli, struct lh_arena *arena)
     if (cli->uses_database) {
         status = lh_token_database_list(cli, arena, &made);
     } else {
-        status = lh_server_list(cli, SERVICE, "ListTokens", &request.base, &reply);
+        status = lh_server_list(cli, SERVICE, "ListTokens", &request.base, 0, &reply);
         response = (const Leasehold__V1__ListTokensResponse *)reply.message;
     }
     if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)

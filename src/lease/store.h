@@ -354,6 +354,8 @@ struct lh_list_request {
     const char *owner; /* NULL or "" for any */
     /* A part of name, owner, principal or token; NULL or "" for any. */
     const char *search;
+    const char *state;      /* overdue, silent, held_too_long or expired; NULL for any */
+    int64_t longer_than_us; /* held for so long; 0 for any */
 };
 
 struct lh_list_answer {

@@ -159,7 +159,7 @@ void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t 
 
 /* Of leases among which are some that the caller may not read. */
 #define LOOKED_AT_ONCE 1000
-/* Pages of the store for one search: 100,000 rows of the table. */
+/* Pages of the store for one page that is searched for: 100,000 rows of the table. */
 #define SEARCH_PAGES 10
 
 #define PLACE_BYTES 24
@@ -169,10 +169,9 @@ struct list {
     struct lh_store_call *store_call;
     struct lh_access_caller who;
     struct visible_walk walk;
-    char *owner;
-    char *search;
-    int32_t left;     /* of the page */
-    int32_t searched; /* pages of the store */
+    struct lh_list_request sieve; /* owner, search, state and longer_than_us; its strings are the page's own */
+    int32_t left;                 /* of the page */
+    int32_t searched;             /* pages of the store */
     struct lh_buffer packed;
     char last_ns[LH_NAMESPACE_MAX_BYTES + 1];      /* the last that was told: a page token names no other */
     char last_key[LH_KEY_MAX_BYTES + PLACE_BYTES]; /* and of a shared lease its token, see put_place */
@@ -211,8 +210,8 @@ static void free_list(struct list *list)
 {
     lh_access_leave(&list->who);
     lh_buffer_finish(&list->packed);
-    free(list->owner);
-    free(list->search);
+    free((char *)(uintptr_t)list->sieve.owner);
+    free((char *)(uintptr_t)list->sieve.search);
     free(list);
 }
 
@@ -260,10 +259,16 @@ static size_t take(struct list *list, const struct lh_list_answer *answer)
 
 static void ask(struct list *list, const struct lh_list_request *request);
 
+/* May the store look at many rows that are not wanted? */
+static bool is_search(const struct lh_list_request *sieve)
+{
+    return *sieve->search != '\0' || sieve->state != NULL || sieve->longer_than_us > 0;
+}
+
 static void on_list(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_list_answer *answer)
 {
     struct list *list = arg;
-    struct lh_list_request request = {.owner = list->owner, .search = list->search};
+    struct lh_list_request request = list->sieve;
     size_t done;
 
     if (!lh_store_call_is_answered(list->store_call, status, error)) {
@@ -278,7 +283,7 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
         finish(list, list->last_ns, list->last_key, false);
     else if (!lh_visible_ask(&list->walk, &list->who, &request))
         finish(list, NULL, NULL, false);
-    else if (*list->search != '\0' && ++list->searched == SEARCH_PAGES) {
+    else if (is_search(&list->sieve) && ++list->searched == SEARCH_PAGES) {
         put_place(list->last_key, request.after_key, request.after_token);
         finish(list, request.after_ns, list->last_key, true);
     } else
@@ -288,11 +293,17 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
 static bool read_list(struct lh_validator *v, const Leasehold__V1__ListLeasesRequest *request,
                       struct lh_list_request *list, uint64_t *filter)
 {
+    char longer_than[24];
+
     if (!lh_validate_list(v, request, list))
         return false;
     *filter = lh_page_filter(lh_page_filter(0, list->ns), list->owner);
     *filter = lh_page_filter(*filter, list->include_children ? "children" : "");
     *filter = lh_page_filter(*filter, list->search);
+    if (list->state != NULL || list->longer_than_us > 0) { /* not else: daemons of before know such tokens too */
+        snprintf(longer_than, sizeof(longer_than), "%lld", (long long)list->longer_than_us);
+        *filter = lh_page_filter(lh_page_filter(*filter, list->state != NULL ? list->state : ""), longer_than);
+    }
     if (request->page_token[0] == '\0')
         return true;
     if (lh_page_token_parse(request->page_token, LH_PAGE_LEASES, *filter, v->arena, &list->after_ns, &list->after_key))
@@ -319,7 +330,7 @@ static void begin_list(struct lh_rpc_call *call, struct lh_access_caller *who, c
                        uint64_t filter)
 {
     bool include_children = request->include_children || *request->ns == '\0';
-    struct lh_list_request first = {.owner = request->owner, .search = request->search};
+    struct lh_list_request first;
     struct lh_store_call *store_call;
     struct list *list;
 
@@ -332,8 +343,11 @@ static void begin_list(struct lh_rpc_call *call, struct lh_access_caller *who, c
     list = lh_alloc_zero(1, sizeof(*list));
     list->store_call = store_call;
     list->who = lh_access_copy(who);
-    list->owner = lh_strdup(request->owner);
-    list->search = lh_strdup(request->search);
+    list->sieve = (struct lh_list_request){.owner = lh_strdup(request->owner),
+                                           .search = lh_strdup(request->search),
+                                           .state = request->state,
+                                           .longer_than_us = request->longer_than_us};
+    first = list->sieve;
     list->left = request->page_size;
     lh_visible_begin(&list->walk, request->ns, include_children, request->after_ns, request->after_key,
                      request->after_token);

@@ -386,6 +386,17 @@ bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__Relea
     return is_valid;
 }
 
+/* A state's name in the database; NULL: any. */
+static bool check_state(struct lh_validator *v, Leasehold__V1__LeaseState state, const char **name)
+{
+    static const char *const names[] = {NULL, "overdue", "silent", "held_too_long", "expired"};
+
+    if ((size_t)state >= sizeof(names) / sizeof(names[0]))
+        return lh_violations_add(v->violations, "state", "must be one of LeaseState, not %d", (int)state);
+    *name = names[state];
+    return true;
+}
+
 bool lh_validate_list(struct lh_validator *v, const Leasehold__V1__ListLeasesRequest *request,
                       struct lh_list_request *list)
 {
@@ -397,6 +408,9 @@ bool lh_validate_list(struct lh_validator *v, const Leasehold__V1__ListLeasesReq
     list->owner = request->owner;
     list->search = request->search;
     is_valid &= check_size(v, request->search, 0, LH_OWNER_MAX_BYTES, "search");
+    is_valid &= check_state(v, request->state, &list->state);
+    if (request->longer_than != NULL)
+        is_valid &= lh_validate_duration(v, request->longer_than, 0, "longer_than", &list->longer_than_us);
     is_valid &= lh_validate_page_size(v, request->page_size, "page_size", &list->page_size);
     return check_size(v, request->owner, 0, LH_OWNER_MAX_BYTES, "owner") && is_valid;
 }

@@ -15,7 +15,7 @@
 LOOK(lh_look_namespaces, LH_VIEW_NAMESPACES, list_namespaces, LH_LOOK_OF_NAMESPACES, LH_RIGHT_READ);
 LOOK(lh_look_queue, LH_VIEW_QUEUE, list_queue, LH_LOOK_OF_NAMESPACES, LH_RIGHT_READ);
 LOOK(lh_look_waits, LH_VIEW_WAITS, list_waits, LH_LOOK_OF_NAMESPACES, LH_RIGHT_READ);
-LOOK(lh_look_history, LH_VIEW_HISTORY, list_history, LH_LOOK_OF_SCOPE, LH_RIGHT_READ);
+LOOK(lh_look_history, LH_VIEW_HISTORY, list_history, LH_LOOK_OF_NAMESPACES, LH_RIGHT_READ);
 LOOK(lh_look_failures, LH_VIEW_FAILURES, list_failures, LH_LOOK_OF_NAMESPACES, LH_RIGHT_READ);
 LOOK(lh_look_audit, LH_VIEW_AUDIT, list_audit, LH_LOOK_OF_NAMESPACES, LH_RIGHT_ADMIN);
 LOOK(lh_look_daemons, LH_VIEW_DAEMONS, list_daemons, LH_LOOK_OF_DATABASE, LH_RIGHT_READ);

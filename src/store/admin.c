@@ -130,8 +130,9 @@ enum lh_status lh_pg_store_list(struct lh_store *base, const struct lh_list_requ
                                 void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
-        "list_leases", "select * from leasehold_internal.list_leases($1, $2, $3, $4, $5, $6, $7, $8, $9)", LH_PG_TEXT,
-        LH_PG_BOOL, LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT4, LH_PG_INT8);
+        "list_leases", "select * from leasehold_internal.list_leases($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        LH_PG_TEXT, LH_PG_BOOL, LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT4, LH_PG_INT8,
+        LH_PG_TEXT, LH_PG_INT8);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = lh_control_call_begin(store, read_list, (void (*)(void))on_done, arg);
     bool is_any_owner = request->owner == NULL || *request->owner == '\0';
@@ -149,6 +150,11 @@ enum lh_status lh_pg_store_list(struct lh_store *base, const struct lh_list_requ
         lh_pg_add_text(&store->params, NULL);
     else
         lh_pg_add_int8(&store->params, request->after_token);
+    lh_pg_add_text(&store->params, request->state);
+    if (request->longer_than_us == 0)
+        lh_pg_add_text(&store->params, NULL);
+    else
+        lh_pg_add_int8(&store->params, request->longer_than_us);
     call->is_clients = true;
     return lh_control_call_send(call, &statement);
 }

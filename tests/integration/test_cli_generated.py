@@ -105,7 +105,7 @@ def test_bash_completes():
         offered = bash(command, "-")
         assert {f"--{name}" for _, name in options(command)} <= set(offered)
         assert {f"-{letter}" for letter, _ in options(command) if letter} <= set(offered)
-    assert "--database" not in bash("status", "--") and "--server" not in bash("history", "--")
+    assert "--database" not in bash("status", "--") and "--server" not in bash("hook", "--")
     assert bash("policy", "s") == ["show", "set"]
     assert bash("acquire", "a", "k", "-o", "") == ["text", "json", "env"]
     assert bash("acquire", "a", "k", "--duration", "") == []

@@ -106,7 +106,7 @@ def test_daemons_are_listed(service, query):
 def test_the_environment_names_the_database(service, cluster):
     said = cli("daemons", LEASEHOLD_DATABASE=cluster.url(service.database))
     assert said.returncode == 0 and str(service.daemon.process.pid) in said.stdout
-    for command in (["queue"], ["history"], ["daemons"], ["explain", "a", "k"]):
+    for command in (["hook", "list", "a"], ["migrate"]):
         said = cli(*command)
         assert said.returncode == 2 and "works on a database: --database URL, or LEASEHOLD_DATABASE" in said.stderr
 
@@ -118,3 +118,74 @@ def test_a_reader_may_see_all_of_it(service, cluster, query, ns):
     for command in (["list"], ["queue"], ["history"], ["daemons"]):
         said = cli(*command, "--database", url)
         assert said.returncode == 0, said.stderr
+
+
+# --- the daemon gives the answers that the database gives ---
+
+MOVES = {"remaining", "lease_key", "waiting", "seen", "last_heartbeat_at", "expires_at", "heartbeat_at", "deadline", "heartbeats"}
+
+
+def still(answer):
+    """Without what moves from one moment to the next."""
+    if isinstance(answer, dict):
+        return {name: still(value) for name, value in answer.items() if name not in MOVES}
+    return [still(each) for each in answer] if isinstance(answer, list) else answer
+
+
+@pytest.fixture
+def full(shell, service, ns):
+    """Holders, waiters, ended holds and leases to look at, exclusive and shared; two waiters."""
+    shell.done("policy", "set", ns, "history=true", "capacity=4")
+    for n, how in enumerate((["--result", '{"rows": 1}'], ["--fail", "why"], [])):
+        lease = shell.acquire(ns, "k", "--owner", f"owner {n}" if n else "")
+        shell.done("release", ns, "k", lease["lease_key"], *how)
+    shared = shell.acquire(ns + ".b", "ended", "--shared=2")
+    shell.done("release", ns + ".b", "ended", shared["lease_key"])
+    shell.acquire(ns, "k", "--owner", "holder", "--duration", "10m", "--at-least", "5m", "--label", "n=v")
+    shell.acquire(ns, "s", "--shared=3", "--owner", "sharer", "--duration", "10m")
+    waiters = [shell.start("acquire", ns, "k", "--wait", "1m", "--owner", "waiter"), None]
+    shell.is_waiting(ns, "k", 1)
+    waiters[1] = shell.start("acquire", ns, "s", "--wait", "1m", "--shared=2")
+    shell.is_waiting(ns, "s", 1)
+    for key, ago in (("quiet", "5 min"), ("late", "10 min"), ("fine", "0 s"), ("gone", "1 h")):
+        shell.acquire(ns + ".watched", key, "--duration", "10m")
+        service.psql(f"select leasehold.set_policy('{ns}.watched', expiry => 'reap', reaper => 'external', grace => '30 min', max_hold => '1 h', dead_after => '4 min');"
+                     "update leasehold.scope set heartbeat_at = heartbeat_at - interval '{0}', deadline = deadline - interval '{0}', check_at = 'infinity'"
+                     " where namespace = '{1}.watched' and key = '{2}'".format(ago, ns, key))
+    service.psql(f"update leasehold.scope set acquired_at = acquired_at - interval '2 h' where namespace = '{ns}.watched' and key in ('fine', 'late')")
+    yield
+    for waiter in waiters:
+        waiter.kill()
+        waiter.communicate(timeout=60)
+
+
+COMMANDS = [["list", "{}", "--children"], *[["list", "{}", "--children", "--state", state] for state in ("overdue", "silent", "held-too-long", "expired")],
+            ["list", "{}.watched", "--longer-than", "1h"], ["list", "{}.watched", "--longer-than", "1h", "--state", "overdue"],
+            ["queue", "{}"], ["queue", "{}", "--children", "--max", "1"], ["queue", "{}", "k"], ["queue", "{}", "s"], ["queue", "{}.none"],
+            ["explain", "{}", "k"], ["explain", "{}", "s"], ["explain", "{}", "free"], ["explain", "{}.watched", "gone"],
+            ["history", "{}"], ["history", "{}", "--children"], ["history", "{}", "k"], ["history", "{}", "--children", "--max", "2"], ["daemons"]]
+
+
+def test_the_daemon_and_the_database_answer_alike(shell, query, full, ns):
+    for command in COMMANDS:
+        words = [word.format(ns) for word in command]
+        ours, theirs = query.json(*words), json.loads(shell.done(*words, "-o", "json").stdout)
+        for answer in (ours, theirs):
+            if "advice" in answer:
+                answer["advice"] = re.sub(r"\d[\d.]* (ms|s|min|m|h)\b( \d+ s)?", "N", answer["advice"])
+        assert still(ours) == still(theirs), words
+        text, other = query(*words), shell.done(*words)
+        assert text.stderr == other.stderr and [row[0] for row in rows(text)] == [row[0] for row in rows(other)], words
+    assert [lease["scope"]["key"] for lease in query.json("list", ns, "--children", "--state", "overdue")["leases"]] == ["late"]
+    assert [lease["scope"]["key"] for lease in query.json("list", ns, "--children", "--state", "silent")["leases"]] == ["late", "quiet"]
+    assert [lease["scope"]["key"] for lease in query.json("list", ns, "--children", "--state", "held-too-long")["leases"]] == ["fine", "late"]
+    assert [lease["scope"]["key"] for lease in query.json("list", ns, "--children", "--state", "expired")["leases"]] == ["gone"]
+    assert len(query.json("history", ns, "--children")["history"]) == 4
+
+
+def test_an_unknown_state_names_those_that_there_are():
+    for where in ([], ["--database", "postgresql:///none"]):
+        said = cli("list", "--state", "overdeu", *where)
+        assert said.returncode == 2 and "unknown state: overdeu; use overdue, silent, held-too-long or expired; did you mean overdue?" in said.stderr
+        said = cli("list", "--longer-than", "ten", *where)
+        assert said.returncode == 2 and "longer-than 'ten' is not a duration; it takes a number and a unit" in said.stderr

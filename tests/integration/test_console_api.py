@@ -125,7 +125,7 @@ def test_history_is_the_newest_first(site):
     first = ops.get("/history?namespace=shop.kept&key=k&page_size=1").json
     token = first["next_page_token"].replace("+", "%2B")
     assert first["holds"] + ops.get(f"/history?namespace=shop.kept&key=k&page_token={token}").json["holds"] == holds
-    assert ops.get("/history?namespace=shop.kept").status == 400
+    assert ops.get("/history?namespace=shop.kept").json["holds"] == holds
 
 
 def test_modes_units_and_slots_are_shown(site):

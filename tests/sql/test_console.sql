@@ -54,6 +54,20 @@ select leasehold.release_ok('a', 'k', t.key(1), '{"n": 1}');
 select leasehold.leave_queue('a', 'k', t.key(11));
 select leasehold.leave_queue('a', 'k', t.key(2));
 select is((select array_agg(v.outcome || v.owner || v.result) from leasehold_internal.view_history(array['a'], false, 'k', 10, null) v), array['oko{"n": 1}'], 'a hold that has ended');
+-- of namespaces, page by page: on several days, several at once, several of one scope
+insert into leasehold.history (namespace, key, token, acquired_at, ended_at, outcome, owner, principal, mode, units)
+select n, 'k', 900000 + d * 10 + i, clock_timestamp(), date_trunc('hour', clock_timestamp()) - d * interval '1 day', 'ok', 'o', 'anonymous', 'exclusive', 0
+  from unnest(array['h', 'h.b', 'h-c', 'i']) n, unnest(array[0, 1, 3, 40, 3000, 6000]) d, generate_series(1, 2) i;
+with recursive page as (
+  select 1 as n, v.* from leasehold_internal.view_history(array['h'], true, null, 3, null) v
+  union all
+  select p.n + 1, v.*
+    from (select distinct on (p.n) p.n, p.after from page p order by p.n, p.ended_at::bigint, p.namespace desc, p.key desc, p.token::bigint) p
+   cross join lateral leasehold_internal.view_history(array['h'], true, null, 3, p.after) v)
+select is((select array_agg(concat_ws(' ', p.namespace, p.token) order by p.n, p.ended_at::bigint desc, p.namespace, p.key, p.token::bigint desc) from page p),
+          array(select concat_ws(' ', h.namespace, h.token) from leasehold.history h where h.namespace in ('h', 'h.b')
+                 order by h.ended_at desc, h.namespace, h.key, h.token desc), 'the holds of namespaces, the newest first, none twice');
+delete from leasehold.history where namespace in ('h', 'h.b', 'h-c', 'i');
 
 -- The audit: rows of one instant, and one of long ago.
 insert into leasehold.audit (at, principal, action, namespace, key, outcome, count)

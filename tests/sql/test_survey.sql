@@ -29,6 +29,33 @@ select results_eq('select * from pg_temp.standing(0)', $$values (null::text, '1 
 -- what liveness says is what is counted
 select is((select count(*) from leasehold.lease where liveness = 'suspected_dead'), (select sum(silent)::bigint from leasehold_internal.survey_namespaces(50)), 'silent are those that are suspected dead');
 select is((select count(*) from leasehold.lease where liveness = 'expired'), (select sum(expired)::bigint from leasehold_internal.survey_namespaces(50)), 'expired are those that the view calls so');
+-- and what the states of a lease say, by which it is listed
+select results_eq($$select s::text collate "default", count(*) from leasehold.lease l cross join unnest(l.states) s group by s order by 1$$,
+  $$select * from (select unnest(array['expired', 'held_too_long', 'overdue', 'silent']),
+                          unnest(array[sum(n.expired), sum(n.held_too_long), sum(n.overdue), sum(n.silent)])::bigint
+                     from leasehold_internal.survey_namespaces(50) n) x order by 1$$, 'the states of leases are what is counted');
+create function pg_temp.listed(p_namespace text, p_state text, p_longer_than interval default null, p_page integer default 1, p_look_at integer default null) returns text[] language sql as $$
+  with recursive page as (
+    select 1 as n, l.* from leasehold_internal.list_leases(p_namespace, true, p_page, null, null, null, null, p_look_at, null, p_state, leasehold_internal.to_us(p_longer_than)) l
+    union all
+    select p.n + 1, l.*
+      from (select distinct on (p.n) p.* from page p order by p.n, p.namespace desc, p.key desc, p.token desc) p
+     cross join lateral leasehold_internal.list_leases(p_namespace, true, p_page, p.namespace, p.key, null, null, p_look_at,
+                                                       case when p.mode = 'shared' then p.token end, p_state, leasehold_internal.to_us(p_longer_than)) l)
+  select array_agg(concat_ws('/', namespace, key, token)::text order by n, namespace, key, token) from page where token is not null
+$$;
+create function pg_temp.viewed(p_state text, p_longer_than interval default null) returns text[] language sql as $$
+  select array_agg(concat_ws('/', namespace, key, token)::text order by namespace, key, token)
+    from leasehold.lease
+   where (p_state is null or p_state = any (states)) and (p_longer_than is null or held >= p_longer_than)
+$$;
+select is(pg_temp.listed('', s, p_look_at => n), pg_temp.viewed(s), format('page by page those of the view: %s, looking at %s', s, n))
+  from unnest(array['expired', 'held_too_long', 'overdue', 'silent', null]) s, unnest(array[1, 2, null]) n where s is not null or n is null;
+select is(pg_temp.listed('', s, '50 min'), pg_temp.viewed(s, '50 min'), format('and of those what is held for long: %s', s))
+  from unnest(array['held_too_long', 'overdue', null]) s;
+select is(pg_temp.listed('s.long', 'held_too_long'), array(select concat_ws('/', namespace, key, token)::text from leasehold.lease where namespace = 's.long.below' and key = 'a'),
+  'of a namespace alone, each by its own policy');
+select is(cardinality(pg_temp.listed('s.shared', 'held_too_long')), 1, 'of several holders the one');
 select is((select keeping from leasehold_internal.findings()), null, 'nothing is wrong with the partitions');
 update leasehold.keeping set error = 'why', failing_since = '2026-01-02 03:04Z' where name = 'audit';
 select is((select keeping from leasehold_internal.findings()), 'the partitions of leasehold.audit cannot be looked after since 2026-01-02 03:04 UTC: why', 'or it is told');
