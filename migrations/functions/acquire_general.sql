@@ -104,7 +104,8 @@ begin
       left join lateral (
         select true as is_there
           from leasehold.scope x
-         where x.namespace = w.namespace and x.key = w.key and w.field is null and s.is_mine is null) e on true
+         where x.namespace = w.namespace and x.key = w.key and w.field is null and s.is_mine is null
+        offset 0) e on true
       left join lateral (
         select true as is_mine
           from leasehold.creation x
@@ -130,7 +131,8 @@ begin
        cross join lateral (
          select 1
            from leasehold.scope x
-          where w.hold = 'new' and x.namespace = w.namespace and x.key = w.key) e
+          where w.hold = 'new' and x.namespace = w.namespace and x.key = w.key
+         offset 0) e
     loop
       v_item.hold := 'busy';
       v_work[v_item.n] := v_item;
@@ -265,8 +267,13 @@ begin
                          or exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key)),
            holders = case when s.holders is not null
                            and exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key) then 0 end
-      from (select u.*, leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least from unnest(v_work) u) w
-     where w.outcome = 'granted' and w.units is null and w.hold <> 'new' and s.namespace = w.namespace and s.key = w.key;
+      from (select u.*, leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least, x.row_id
+              from unnest(v_work) u
+             cross join lateral (
+               select x.ctid as row_id from leasehold.scope x where x.namespace = u.namespace and x.key = u.key offset 0) x
+             where u.outcome = 'granted' and u.units is null and u.hold <> 'new'
+            offset 0) w
+     where s.ctid = w.row_id;
   end if;
 
   -- New scopes: held at once, with the first expiry as check_at, or free where somebody only queues or is about to share it.
@@ -315,11 +322,13 @@ begin
            incarnation = v_life.id,
            granted_by = p_coordinator,
            check_at = least(s.check_at, v_now + w.duration + (w.rules).grace)
-      from (select distinct on (u.namespace, u.key) u.*
+      from (select distinct on (u.namespace, u.key) u.*, x.row_id
               from unnest(v_work) u
+             cross join lateral (
+               select x.ctid as row_id from leasehold.scope x where x.namespace = u.namespace and x.key = u.key offset 0) x
              where u.outcome = 'renewed' and u.hold = 'locked' and (u.scope).lease_key = u.lease_key
              order by u.namespace, u.key, u.n desc) w
-     where s.namespace = w.namespace and s.key = w.key;
+     where s.ctid = w.row_id;
   end if;
 
   -- Who is told that its lease has expired must never see it revive.
@@ -366,19 +375,28 @@ begin
     update leasehold.scope s
        set queued = true,
            check_at = case when s.state <> 'held' then least(s.check_at, v_now + interval '1 s') else s.check_at end
-      from (select u.namespace, u.key, bool_or(u.own_ticket is null) as is_new
+      from (select u.namespace, u.key, bool_or(u.own_ticket is null) as is_new, x.row_id
               from unnest(v_work) u
+             cross join lateral (
+               select x.ctid as row_id from leasehold.scope x where x.namespace = u.namespace and x.key = u.key offset 0) x
              where u.outcome = 'queued'
-             group by u.namespace, u.key) w
-     where s.namespace = w.namespace and s.key = w.key
+             group by u.namespace, u.key, x.row_id) w
+     where s.ctid = w.row_id
        and (not s.queued or s.state = 'free' and w.is_new or s.state <> 'held' and s.check_at > v_now + interval '1 s');
   end if;
   if v_leaves then
     delete from leasehold.waiter q
-     using unnest(v_work) w
-     where (w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota', 'left') or w.outcome = 'invalid' and w.hold <> 'invalid')
-       and w.own_ticket is not null
-       and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
+     using (select x.row_id
+              from unnest(v_work) w
+             cross join lateral (
+               select x.ctid as row_id
+                 from leasehold.waiter x
+                where x.lease_key = w.lease_key and (x.namespace, x.key) is not distinct from (w.namespace, w.key)
+               offset 0) x
+             where (w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota', 'left') or w.outcome = 'invalid' and w.hold <> 'invalid')
+               and w.own_ticket is not null
+            offset 0) w
+     where q.ctid = w.row_id;
   end if;
 
   -- A scope that stays open, or has room left, belongs to its first live waiter: make sure that it knows. It may be one of this batch, for
@@ -421,14 +439,16 @@ begin
               left join lateral (
                 select o.ticket as own
                   from leasehold.waiter o
-                 where u.outcome = 'queued' and o.lease_key = u.lease_key and (o.namespace, o.key) is not distinct from (u.namespace, u.key)) q on true
+                 where u.outcome = 'queued' and o.lease_key = u.lease_key and (o.namespace, o.key) is not distinct from (u.namespace, u.key)
+                offset 0) q on true
              cross join lateral (
                select case when u.is_told and u.place_in_scope = 1
                            then leasehold_internal.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets offset 0) t) w
       left join lateral (
         select x as scope
           from leasehold.scope x
-         where w.field is null and x.namespace = w.namespace and x.key = w.key) s on true
+         where w.field is null and x.namespace = w.namespace and x.key = w.key
+        offset 0) s on true
       left join lateral leasehold_internal.lease_facts(s.scope, w.rules, v_life, v_now) f on true
      order by w.n;
 end

@@ -38,7 +38,8 @@ begin
       left join lateral (
         select o.ticket, o.wait_until is null or o.wait_until > p_now as is_in_time
           from leasehold.waiter o
-         where o.lease_key = w.lease_key and (o.namespace, o.key) is not distinct from (w.namespace, w.key)) q on true
+         where o.lease_key = w.lease_key and (o.namespace, o.key) is not distinct from (w.namespace, w.key)
+        offset 0) q on true
       left join lateral (
         select f.ticket
           from leasehold_internal.live_head(w.namespace, w.key, p_live, p_now, array[w.lease_key]) f

@@ -162,6 +162,8 @@ returns setof leasehold.lease
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare

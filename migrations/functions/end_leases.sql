@@ -55,8 +55,12 @@ begin
            when s.check_at > p_now + interval '2 min' then p_now + interval '1 min'
            else s.check_at
          end
-    from unnest(p_ends) e
-   where e.lease_key is null and s.namespace = e.namespace and s.key = e.key;
+    from (select e.*, x.row_id
+            from unnest(p_ends) e
+           cross join lateral (select x.ctid as row_id from leasehold.scope x where x.namespace = e.namespace and x.key = e.key offset 0) x
+           where e.lease_key is null
+          offset 0) e
+   where s.ctid = e.row_id;
   get diagnostics v_count = row_count;
   -- The others are of shared holders.
   if v_count < cardinality(p_ends) then

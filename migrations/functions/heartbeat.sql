@@ -5,6 +5,8 @@ create or replace function leasehold.heartbeat(namespace text, key text, lease_k
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare

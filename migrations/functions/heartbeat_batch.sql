@@ -214,16 +214,26 @@ begin
          heartbeats = s.heartbeats + 1,
          deadline = v_now + s.duration,
          incarnation = v_life.id
-    from (select distinct u.namespace, u.key from unnest(v_work) u where u.outcome = 'ok' and (u.scope).units is null) w
-   where s.namespace = w.namespace and s.key = w.key;
+    from (select distinct x.row_id
+            from unnest(v_work) u
+           cross join lateral (select x.ctid as row_id from leasehold.scope x where x.namespace = u.namespace and x.key = u.key offset 0) x
+           where u.outcome = 'ok' and (u.scope).units is null) w
+   where s.ctid = w.row_id;
   if exists (select 1 from unnest(v_work) w where w.outcome = 'ok' and (w.scope).units > 0) then
     update leasehold.share s
        set heartbeat_at = v_now,
            heartbeats = s.heartbeats + 1,
            deadline = v_now + s.duration,
            incarnation = v_life.id
-      from (select distinct u.namespace, u.key, u.lease_key from unnest(v_work) u where u.outcome = 'ok' and (u.scope).units > 0) w
-     where s.namespace = w.namespace and s.key = w.key and s.lease_key = w.lease_key;
+      from (select distinct x.row_id
+              from unnest(v_work) u
+             cross join lateral (
+               select x.ctid as row_id
+                 from leasehold.share x
+                where x.namespace = u.namespace and x.key = u.key and x.lease_key = u.lease_key
+               offset 0) x
+             where u.outcome = 'ok' and (u.scope).units > 0) w
+     where s.ctid = w.row_id;
   end if;
 
   return query
@@ -256,7 +266,8 @@ begin
       left join lateral (
         select true as is_there
           from leasehold.scope x
-         where x.namespace = w.namespace and x.key = w.key and w.hold = 'missing') e on true);
+         where x.namespace = w.namespace and x.key = w.key and w.hold = 'missing'
+        offset 0) e on true);
 end
 $$;
 

@@ -14,6 +14,28 @@ as $$
   select p_prefix = '' or p_prefix = p_namespace or starts_with(p_namespace, p_prefix || '.')
 $$;
 
+-- The rules of a policy, on top of those of the prefixes above it (null: it is the root's): what it does not set is theirs. Locks nothing.
+create or replace function leasehold_internal.rules_over(p_above leasehold.rules, p_policy leasehold.policy) returns leasehold.rules
+language sql immutable parallel safe
+as $$
+  select row((p_policy).namespace, coalesce((p_policy).min_duration, (p_above).min_duration),
+             coalesce((p_policy).max_duration, (p_above).max_duration),
+             coalesce((p_policy).grace, (p_above).grace),
+             coalesce((p_policy).max_hold, (p_above).max_hold),
+             coalesce((p_policy).dead_after, (p_above).dead_after),
+             coalesce((p_policy).expiry, (p_above).expiry),
+             coalesce((p_policy).reaper, (p_above).reaper),
+             coalesce((p_policy).frozen, (p_above).frozen),
+             coalesce((p_policy).max_leases, (p_above).max_leases),
+             case when (p_policy).max_leases is not null then (p_policy).namespace else (p_above).quota_prefix end,
+             coalesce((p_policy).max_waiters, (p_above).max_waiters),
+             coalesce((p_policy).free_retention, (p_above).free_retention),
+             coalesce((p_policy).max_reap_failures, (p_above).max_reap_failures),
+             coalesce((p_policy).hook_timeout, (p_above).hook_timeout),
+             coalesce((p_policy).at_least, (p_above).at_least),
+             coalesce((p_policy).capacity, (p_above).capacity))::leasehold.rules
+$$;
+
 -- The rules in force for a namespace: every column from the longest prefix that sets it. Locks nothing.
 create or replace function leasehold_internal.policy_of(p_namespace text) returns leasehold.rules
 language plpgsql stable
@@ -26,27 +48,47 @@ begin
     select p.*
       from leasehold.policy p
      where p.namespace = any (leasehold_internal.prefixes(p_namespace))
-     order by length(p.namespace) desc
+     order by length(p.namespace)
   loop
-    v_rules := row(
-      p_namespace, coalesce(v_rules.min_duration, v_policy.min_duration),
-      coalesce(v_rules.max_duration, v_policy.max_duration),
-      coalesce(v_rules.grace, v_policy.grace),
-      coalesce(v_rules.max_hold, v_policy.max_hold),
-      coalesce(v_rules.dead_after, v_policy.dead_after),
-      coalesce(v_rules.expiry, v_policy.expiry),
-      coalesce(v_rules.reaper, v_policy.reaper),
-      coalesce(v_rules.frozen, v_policy.frozen),
-      coalesce(v_rules.max_leases, v_policy.max_leases),
-      case when v_rules.max_leases is null and v_policy.max_leases is not null then v_policy.namespace else v_rules.quota_prefix end,
-      coalesce(v_rules.max_waiters, v_policy.max_waiters),
-      coalesce(v_rules.free_retention, v_policy.free_retention),
-      coalesce(v_rules.max_reap_failures, v_policy.max_reap_failures),
-      coalesce(v_rules.hook_timeout, v_policy.hook_timeout),
-      coalesce(v_rules.at_least, v_policy.at_least),
-      coalesce(v_rules.capacity, v_policy.capacity));
+    v_rules := leasehold_internal.rules_over(v_rules, v_policy);
   end loop;
+  if v_rules.namespace is not null then
+    v_rules.namespace := p_namespace;
+  end if;
   return v_rules;
+end
+$$;
+
+-- All rules at once, for a query over many namespaces: the rules of a namespace are rules[width_bucket(namespace || '.', starts)], for between two
+-- starts the same policies cover everything. A policy covers what begins with its prefix and a dot; a slash comes next after the
+-- dot, and there the policy above it goes on. In time that grows with the policies. Locks nothing.
+create or replace function leasehold_internal.rules_by_range(out starts text[], out rules leasehold.rules[])
+language plpgsql stable
+as $$
+declare
+  v_open leasehold.rules[] := '{}';
+  v_depth integer := 0;
+  v_found record;
+begin
+  starts := '{}';
+  rules := '{}';
+  for v_found in
+    select b.at, b.is_end, p as policy
+      from leasehold.policy p
+     cross join lateral (values (case when p.namespace = '' then '' else p.namespace || '.' end, false),
+                                (case when p.namespace <> '' then p.namespace || '/' end, true)) b (at, is_end)
+     where b.at is not null
+     order by b.at collate "C"
+  loop
+    if v_found.is_end then
+      v_depth := v_depth - 1;
+    else
+      v_open[v_depth + 1] := leasehold_internal.rules_over(case when v_depth > 0 then v_open[v_depth] end, v_found.policy);
+      v_depth := v_depth + 1;
+    end if;
+    starts := starts || v_found.at;
+    rules := rules || v_open[v_depth];
+  end loop;
 end
 $$;
 
@@ -73,5 +115,13 @@ as $$
           offset 0) o
 $$;
 
+-- Those of one namespace. To be used in a query, where it becomes a part of it. Locks nothing.
+create or replace function leasehold_internal.rules_at(p_rules leasehold.rules[], p_starts text[], p_namespace text) returns leasehold.rules
+language sql immutable parallel safe
+as $$
+  select p_rules[width_bucket((p_namespace || '.') collate "C", p_starts)]
+$$;
+
 revoke execute on function leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.prefixes(text),
-  leasehold_internal.covers(text, text), leasehold_internal.rules_of(text) from public;
+  leasehold_internal.covers(text, text), leasehold_internal.rules_of(text), leasehold_internal.rules_over(leasehold.rules, leasehold.policy),
+  leasehold_internal.rules_by_range(), leasehold_internal.rules_at(leasehold.rules[], text[], text) from public;

@@ -115,7 +115,8 @@ begin
      set queued = true,
          check_at = least(s.check_at, clock_timestamp() + interval '1 s')
     from unnest(p_namespace, p_key) as w (namespace, key)
-   where s.namespace = w.namespace and s.key = w.key and s.state = 'free'
+   cross join lateral (select x.ctid as row_id from leasehold.scope x where x.namespace = w.namespace and x.key = w.key offset 0) x
+   where s.ctid = x.row_id and s.state = 'free'
      and exists (select from leasehold.waiter q
                   where q.coordinator is null and q.namespace = w.namespace and q.key = w.key);
   perform leasehold_internal.wake_head(null, w.namespace, w.key)
@@ -143,7 +144,9 @@ declare
   c_most constant integer := 1000;
   v_new constant integer := count(*)
                               from unnest(p_namespace, p_key) n (namespace, key)
-                             where p_is_limited or not exists (select from leasehold.scope s where s.namespace = n.namespace and s.key = n.key);
+                             where p_is_limited or not exists (select from leasehold.scope s
+                                                              where s.namespace = n.namespace and s.key = n.key
+                                                             offset 0);
   v_scopes integer;
 begin
   if v_new = 0 or leasehold_internal.is_above_rules() then

@@ -39,6 +39,8 @@ comment on function leasehold.release_ok is
 create or replace function leasehold_internal.release_one(
   p_namespace text, p_key text, p_lease_key uuid, p_failed boolean, p_value text, out outcome text, out message text)
 language plpgsql
+set enable_seqscan = off
+set jit = off
 as $$
 begin
   begin
@@ -61,6 +63,8 @@ $$;
 -- which somebody may guard for long, it has none locked, so that the other holders come and go. Returns whether it holds the scope.
 create or replace function leasehold_internal.lock_share(p_namespace text, p_key text, p_lease_key uuid) returns boolean
 language plpgsql
+set enable_seqscan = off
+set jit = off
 as $$
 begin
   if not exists (select from leasehold.share h

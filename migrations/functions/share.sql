@@ -98,7 +98,8 @@ begin
                   cross join lateral (
                     select 1
                       from leasehold.share x
-                     where x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key) h
+                     where x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key
+                    offset 0) h
                   where w.hold <> 'busy' and (w.scope).lease_key is distinct from w.lease_key) then
     return p_work;
   end if;
@@ -135,7 +136,8 @@ begin
         select true as is_there
           from leasehold.share x
          where x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key
-           and (w.scope).lease_key is distinct from w.lease_key) e on true
+           and (w.scope).lease_key is distinct from w.lease_key
+        offset 0) e on true
      order by w.n);
 end
 $$;
@@ -159,8 +161,15 @@ begin
            result = e.result,
            error = e.error,
            check_at = coalesce(e.check_at, p_now + interval '1 min')
-      from unnest(p_ends) e
-     where h.namespace = e.namespace and h.key = e.key and h.lease_key = e.lease_key and h.state <> 'ended'
+      from (select e.*, x.row_id
+              from unnest(p_ends) e
+             cross join lateral (
+               select x.ctid as row_id
+                 from leasehold.share x
+                where x.namespace = e.namespace and x.key = e.key and x.lease_key = e.lease_key and x.state <> 'ended'
+               offset 0) x
+            offset 0) e
+     where h.ctid = e.row_id
     returning h as share)
   update leasehold.scope s
      set units = nullif(s.units - d.units, 0),
@@ -183,7 +192,8 @@ begin
                  (array_agg(x.share order by (x.share).token desc))[1] as last
             from ended x
            group by (x.share).namespace, (x.share).key) d
-   where s.namespace = d.namespace and s.key = d.key;
+   cross join lateral (select x.ctid as row_id from leasehold.scope x where x.namespace = d.namespace and x.key = d.key offset 0) x
+   where s.ctid = x.row_id;
 end
 $$;
 

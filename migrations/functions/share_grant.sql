@@ -16,7 +16,8 @@ begin
      cross join lateral (
        select 1
          from leasehold.share x
-        where w.hold = 'locked' and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key) e
+        where w.hold = 'locked' and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key
+       offset 0) e
       left join lateral (
         select leasehold_internal.scope_of_share(x) as holder, true as is_mine
           from leasehold.share x
@@ -165,11 +166,15 @@ begin
          acquired_at = case when s.holders > 0 then s.acquired_at else p_now end,
          heartbeat_at = case when s.holders > 0 then s.heartbeat_at else p_now end,
          incarnation = case when s.holders > 0 then s.incarnation else p_life.id end
-    from (select x.namespace, x.key, sum(x.units)::integer as units, count(*)::integer as count, max(x.token) as token,
-                 p_now + min(x.duration + x.grace) as until, min(x.duration) as duration
-            from granted x
-           group by x.namespace, x.key) g
-   where s.namespace = g.namespace and s.key = g.key;
+    from (select g.*, x.row_id
+            from (select x.namespace, x.key, sum(x.units)::integer as units, count(*)::integer as count, max(x.token) as token,
+                         p_now + min(x.duration + x.grace) as until, min(x.duration) as duration
+                    from granted x
+                   group by x.namespace, x.key) g
+           cross join lateral (
+             select x.ctid as row_id from leasehold.scope x where x.namespace = g.namespace and x.key = g.key offset 0) x
+          offset 0) g
+   where s.ctid = g.row_id;
 end
 $$;
 
@@ -195,17 +200,23 @@ begin
          incarnation = p_life.id,
          granted_by = p_coordinator,
          check_at = least(h.check_at, p_now + w.duration + (w.rules).grace)
-    from (select distinct on (u.namespace, u.key, u.lease_key) u.*
+    from (select distinct on (u.namespace, u.key, u.lease_key) u.*, x.row_id
             from unnest(p_work) u
+           cross join lateral (
+             select x.ctid as row_id
+               from leasehold.share x
+              where x.namespace = u.namespace and x.key = u.key and x.lease_key = u.lease_key
+             offset 0) x
            where u.outcome = 'renewed' and u.hold = 'locked' and (u.holder).state = 'held'
            order by u.namespace, u.key, u.lease_key, u.n desc) w
-   where h.namespace = w.namespace and h.key = w.key and h.lease_key = w.lease_key;
+   where h.ctid = w.row_id;
   -- It may end sooner now than queue_shared() has found.
   update leasehold.scope s
      set incarnation = null
     from unnest(p_work) w
+   cross join lateral (select x.ctid as row_id from leasehold.scope x where x.namespace = w.namespace and x.key = w.key offset 0) x
    where w.outcome = 'renewed' and w.hold = 'locked' and (w.holder).state = 'held'
-     and (w.duration < (w.holder).duration or (w.rules).grace < (w.holder).grace) and s.namespace = w.namespace and s.key = w.key;
+     and (w.duration < (w.holder).duration or (w.rules).grace < (w.holder).grace) and s.ctid = x.row_id;
 end
 $$;
 
@@ -284,7 +295,8 @@ begin
               left join lateral (
                 select o.ticket as own
                   from leasehold.waiter o
-                 where u.outcome = 'queued' and o.lease_key = u.lease_key and (o.namespace, o.key) is not distinct from (u.namespace, u.key)) q on true
+                 where u.outcome = 'queued' and o.lease_key = u.lease_key and (o.namespace, o.key) is not distinct from (u.namespace, u.key)
+                offset 0) q on true
              cross join lateral (
                select case when u.is_told and u.place_in_scope = 1
                            then leasehold_internal.live_tickets(u.namespace, u.key, p_live, p_now) end as tickets,
@@ -293,12 +305,14 @@ begin
       left join lateral (
         select x as scope
           from leasehold.scope x
-         where w.field is null and x.namespace = w.namespace and x.key = w.key) s on true
+         where w.field is null and x.namespace = w.namespace and x.key = w.key
+        offset 0) s on true
       left join lateral (
         select leasehold_internal.scope_of_share(x) as scope
           from leasehold.share x
          where w.outcome in ('granted', 'renewed')
-           and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key and x.state <> 'ended') h on true
+           and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key and x.state <> 'ended'
+        offset 0) h on true
      cross join lateral (select coalesce(h.scope, s.scope) as scope offset 0) c
       left join lateral (
         select x.* from leasehold_internal.lease_facts(c.scope, w.rules, p_life, p_now) x

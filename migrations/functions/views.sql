@@ -35,13 +35,14 @@ create or replace view leasehold.lease with (security_barrier) as
          s.deadline - l.now as remaining,
          l.now - s.acquired_at as held,
          s.acquired_at, s.heartbeat_at, s.heartbeats, s.deadline,
-         leasehold_internal.expires_at(s.scope, l.life, r.expiry, l.now) as expires_at,
+         leasehold_internal.expires_at(s.scope, l.life, (r.rules).expiry, l.now) as expires_at,
          s.duration, s.grace, s.labels, s.reap_failures,
          case when pg_has_role('leasehold_admin', 'member') then s.lease_key end as lease_key, s.principal,
          case when s.at_least is not null then leasehold_internal.rests_until(s.scope, l.life, l.now) end as rests_until,
          f.mode, f.units, f.slots,
-         leasehold_internal.lease_states(s.scope, r, l.life, l.now) as states
+         leasehold_internal.lease_states(s.scope, r.rules, l.life, l.now) as states
     from leasehold_internal.life_and_time() l
+   cross join leasehold_internal.rules_by_range() g
    -- A union at the top of a view would be no security barrier.
    cross join (select x as scope, x.namespace, x.key, x.token, x.owner, x.principal, x.acquired_at, x.heartbeat_at, x.heartbeats, x.deadline, x.duration,
                       x.grace, x.labels, x.reap_failures, x.lease_key, x.at_least
@@ -52,8 +53,8 @@ create or replace view leasehold.lease with (security_barrier) as
                       h.deadline, h.duration, h.grace, h.labels, h.reap_failures, h.lease_key, null
                  from leasehold.share h
                 where h.state = 'held') s
-   cross join lateral leasehold_internal.policies_of(array[s.namespace]) r
-   cross join lateral leasehold_internal.lease_facts(s.scope, r, l.life, l.now) f
+   cross join lateral (select leasehold_internal.rules_at(g.rules, g.starts, s.namespace) as rules offset 0) r
+   cross join lateral leasehold_internal.lease_facts(s.scope, r.rules, l.life, l.now) f
    where coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
 
 -- As it was before it had `p_now`.
@@ -136,22 +137,21 @@ create or replace view leasehold.lease_summary with (security_barrier) as
   select c.namespace, sum(c.held)::bigint as held, sum(c.waiting)::bigint as waiting, sum(c.expired)::bigint as expired,
          sum(c.failing)::bigint as failing
     from (select s.namespace, count(*) as held, 0 as waiting,
-                 count(*) filter (where leasehold_internal.is_expired(s, l.life, r.expiry, l.now)) as expired,
+                 count(*) filter (where leasehold_internal.is_expired(s, l.life, (leasehold_internal.rules_at(g.rules, g.starts, s.namespace)).expiry, l.now)) as expired,
                  count(*) filter (where s.reap_failures > 0) as failing
             from leasehold_internal.life_and_time() l
+           cross join leasehold_internal.rules_by_range() g
            cross join leasehold.scope s
-            join leasehold_internal.policies_of(array(select distinct x.namespace from leasehold.scope x where x.state = 'held')) r
-              on r.namespace = s.namespace
            where s.state = 'held' and coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false)
            group by s.namespace
           union all
           select h.namespace, count(*), 0,
-                 count(*) filter (where leasehold_internal.is_expired(leasehold_internal.scope_of_share(h), l.life, r.expiry, l.now)),
+                 count(*) filter (where leasehold_internal.is_expired(leasehold_internal.scope_of_share(h), l.life,
+                                                                      (leasehold_internal.rules_at(g.rules, g.starts, h.namespace)).expiry, l.now)),
                  count(*) filter (where h.reap_failures > 0)
             from leasehold_internal.life_and_time() l
+           cross join leasehold_internal.rules_by_range() g
            cross join leasehold.share h
-            join leasehold_internal.policies_of(array(select distinct x.namespace from leasehold.share x where x.state = 'held')) r
-              on r.namespace = h.namespace
            where h.state = 'held' and coalesce((h.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false)
            group by h.namespace
           union all
@@ -214,7 +214,8 @@ grant select on leasehold.scope, leasehold.share, leasehold.waiter, leasehold.in
 -- A client sees who holds what.
 grant select on leasehold.lease, leasehold.policy to leasehold_client;
 grant execute on function leasehold_internal.life_and_time(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
-  leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
+  leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.rules_over(leasehold.rules, leasehold.policy), leasehold_internal.rules_by_range(),
+  leasehold_internal.rules_at(leasehold.rules[], text[], text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.sees_tokens(),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
   leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share),
@@ -223,7 +224,8 @@ grant execute on function leasehold_internal.life_and_time(), leasehold_internal
 
 revoke execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens() from public;
 grant execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
-  leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text),
+  leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.rules_over(leasehold.rules, leasehold.policy), leasehold_internal.rules_by_range(),
+  leasehold_internal.rules_at(leasehold.rules[], text[], text), leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text),
   leasehold_internal.history_policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),

@@ -1,0 +1,92 @@
+-- What a statement costs as the tables grow: rows read are counted, no time is taken. And the rules of many namespaces at once are those of each.
+select no_plan();
+select leasehold.reap();
+
+create function pg_temp.reads(variadic p_tables text[]) returns bigint language sql as $$
+  select coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint
+    from pg_stat_xact_user_tables
+   where schemaname = 'leasehold' and relname = any (p_tables)
+$$;
+
+-- How many rows of scopes, holders and waiters one call of a function reads, on average of the calls for keys from p_from to p_to.
+create function pg_temp.read_by(p_call text, p_from integer, p_to integer) returns numeric language plpgsql as $$
+declare
+  v_before constant bigint := pg_temp.reads('scope', 'share', 'waiter', 'creator');
+begin
+  execute format('select count(*) from (select * from key where i between %s and %s) k, lateral %s x', p_from, p_to, p_call);
+  return round((pg_temp.reads('scope', 'share', 'waiter', 'creator') - v_before)::numeric / (p_to - p_from + 1), 1);
+end
+$$;
+create function pg_temp.grows_not(p_name text, p_call text) returns text language plpgsql as $$
+declare
+  v_few constant numeric := pg_temp.read_by(p_call, 1, 30);
+  v_many constant numeric := pg_temp.read_by(p_call, 31, 150);
+begin
+  return ok(v_many <= v_few + 1 and v_few > 0, format('%s: the 150th call in a statement reads what the first does', p_name))
+      || case when v_many <= v_few + 1 then '' else format(E'\n# %s rows each, then %s', v_few, v_many) end;
+end
+$$;
+create temp table key as select i, 'k' || i as key, gen_random_uuid() as a, gen_random_uuid() as b from generate_series(1, 150) i;
+analyze key;
+
+-- Plans are made while the tables are empty, and the planner knows that they are.
+vacuum leasehold.scope, leasehold.share, leasehold.waiter;
+begin;
+select leasehold.heartbeat('n', 'x', gen_random_uuid()), leasehold.release_ok('n', 'x', gen_random_uuid()),
+       leasehold.release_fail('n', 'x', gen_random_uuid(), 'x'), leasehold.leave_queue('n', 'x', gen_random_uuid());
+select pg_temp.grows_not('acquire', $$leasehold.acquire('n', key, '1 h', lease_key => a)$$);
+select pg_temp.grows_not('renew', $$leasehold.acquire('n', key, '1 h', lease_key => a)$$);
+select pg_temp.grows_not('held', $$leasehold.acquire('n', key, '1 h')$$);
+select pg_temp.grows_not('heartbeat', $$leasehold.heartbeat('n', key, a)$$);
+select pg_temp.grows_not('join_queue', $$leasehold.join_queue('n', key, b)$$);
+select pg_temp.grows_not('leave_queue', $$leasehold.leave_queue('n', key, b)$$);
+select pg_temp.grows_not('release_ok', $$leasehold.release_ok('n', key, a)$$);
+select pg_temp.grows_not('acquire what is free', $$leasehold.acquire('n', key, '1 h', lease_key => b)$$);
+select pg_temp.grows_not('downgrade', $$leasehold.downgrade('n', key, b)$$);
+select pg_temp.grows_not('release_fail', $$leasehold.release_fail('n', key, b, 'x')$$);
+select pg_temp.grows_not('acquire shared', $$leasehold.acquire('s', key, '1 h', lease_key => a, mode => 'shared')$$);
+select pg_temp.grows_not('heartbeat of shared', $$leasehold.heartbeat('s', key, a)$$);
+select pg_temp.grows_not('release of shared', $$leasehold.release_ok('s', key, a)$$);
+rollback;
+
+-- The views read the policies once, not once for each lease.
+create function pg_temp.policies_read_by(p_sql text) returns bigint language plpgsql as $$
+declare
+  v_before constant bigint := pg_temp.reads('policy');
+begin
+  execute p_sql;
+  return pg_temp.reads('policy') - v_before;
+end
+$$;
+create function pg_temp.hold(p_from integer, p_to integer) returns void language sql as $$
+  insert into leasehold.scope (namespace, key, state, lease_key, token, acquired_at, heartbeat_at, deadline, duration, grace, incarnation, check_at)
+  select 'v.n' || i % 7, 'k' || i, 'held', gen_random_uuid(), i, now(), now(), now() + interval '1 h', '1 h', '1 s',
+         (select max(id) from leasehold.incarnation), now() + interval '1 h'
+    from generate_series(p_from, p_to) i
+$$;
+select leasehold.set_policy('v.n3', grace => '3 s');
+begin;
+select pg_temp.hold(1, 100);
+select pg_temp.policies_read_by('select count(expires_at), count(liveness) from leasehold.lease') as lease,
+       pg_temp.policies_read_by('select count(expired) from leasehold.lease_summary') as summary \gset few_
+select pg_temp.hold(101, 400);
+select is(pg_temp.policies_read_by('select count(expires_at), count(liveness) from leasehold.lease'), :few_lease::bigint,
+          'leasehold.lease reads as many policies for 400 leases as for 100');
+select is(pg_temp.policies_read_by('select count(expired) from leasehold.lease_summary'), :few_summary::bigint, 'lease_summary too');
+rollback;
+
+-- The rules by range are the rules of each namespace, whatever its characters, and its neighbours'.
+create temp table name as
+  select distinct array_to_string(array(select (array['a', 'b', 'a-', 'a/', 'a!', 'b0', 'é'])[1 + (random() * 6)::integer]
+                                          from generate_series(1, 1 + (random() * 2 + 0 * i)::integer)), '.') as name
+    from generate_series(1, 400) i;
+insert into leasehold.policy (namespace, grace) select n.name, interval '1 ms' * row_number() over () from name n where random() < 0.4;
+insert into leasehold.policy (namespace, max_leases) select n.name, 7 from name n where random() < 0.2 on conflict do nothing;
+select is((select count(*) from name n, leasehold_internal.rules_by_range() g
+            where (leasehold_internal.rules_at(g.rules, g.starts, n.name)).grace is distinct from (leasehold_internal.policy_of(n.name)).grace
+               or (leasehold_internal.rules_at(g.rules, g.starts, n.name)).quota_prefix is distinct from (leasehold_internal.policy_of(n.name)).quota_prefix
+               or (leasehold_internal.rules_at(g.rules, g.starts, n.name)).max_leases is distinct from (leasehold_internal.policy_of(n.name)).max_leases),
+          0::bigint, 'the rules by range are those of each namespace');
+select ok((select count(*) > 20 from leasehold.policy where namespace <> ''), 'of which there are many');
+
+select * from finish();
