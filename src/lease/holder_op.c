@@ -155,7 +155,7 @@ void lh_holder_op_retry_until(struct lh_coordinator *c, struct lh_scope *scope, 
     struct lh_holder_entry *entry;
 
     while ((entry = first(scope, kind)) != NULL && entry->own.arrived_us <= arrived_us)
-        answer_retry(c, entry, lh_hook_queue_trouble(c, scope->ns));
+        answer_retry(c, entry, lh_hook_queue_trouble(c, scope, kind));
 }
 
 /* The database tells the end, not the words. */
@@ -183,7 +183,7 @@ static bool is_lost(enum lh_status status)
 static void go_back_or_retry(struct lh_coordinator *c, struct lh_holder_entry *entry, enum lh_kind kind)
 {
     if (c->now_us - entry->own.arrived_us >= c->options.busy_limit_us)
-        answer_retry(c, entry, lh_hook_queue_trouble(c, entry->own.scope->ns));
+        answer_retry(c, entry, lh_hook_queue_trouble(c, entry->own.scope, kind));
     else
         lh_list_prepend(list_of(entry->own.scope, kind), &entry->own.link);
 }

@@ -297,6 +297,45 @@ START_TEST(each_item_behind_a_hook_that_breaks_its_connection_is_answered_in_tim
 }
 END_TEST
 
+/* The line goes on, one hook at a time, and is longer than anybody's time. */
+START_TEST(each_item_in_a_slow_line_is_answered_in_its_own_time)
+{
+    static const char words[] = "the hooks of the namespace are slow: its turn did not come in time";
+    struct ask held[ITEMS], asks[ITEMS], patient[2];
+    struct give gives[ITEMS];
+
+    node = start_hooked_node();
+    for (int i = 0; i < ITEMS; i++)
+        hold_now_slowly(&held[i], i, 10 + i);
+    world.hook_us = MS(60000);
+    world.random_state = 12345; /* long ones */
+    for (int i = 0; i < 2; i++)
+        ask_for(node, &patient[i], 2 * ITEMS + i, 9, LH_WAIT_UNTIL_GRANTED, 0); /* both hook lanes are theirs */
+    fake_run(&world, MS(20));
+    for (int i = 0; i < ITEMS; i++)
+        ask_for(node, &asks[i], ITEMS + i, 20 + i, i % 2 == 0 ? LH_WAIT_NONE : LH_WAIT_TIME, MS(300));
+    for (int i = 0; i < ITEMS; i++)
+        give_send(node, &gives[i], i, 10 + i);
+    fake_run(&world, MS(400));
+    for (int i = 1; i < ITEMS; i += 2) {
+        ck_assert_int_eq(asks[i].answers, 1);
+        ck_assert_int_eq(asks[i].status, LH_WAIT_TIMEOUT);
+    }
+    fake_run(&world, MS(800));
+    for (int i = 0; i < ITEMS; i++) {
+        ck_assert_int_eq(asks[i].answers, 1);
+        ck_assert_int_eq(asks[i].status, i % 2 == 0 ? LH_SCOPE_BUSY : LH_WAIT_TIMEOUT);
+        ck_assert_str_eq(asks[i].message, words);
+        ck_assert_int_eq(gives[i].answers, 1);
+        ck_assert_int_eq(gives[i].outcome, LH_OUTCOME_RETRY);
+    }
+    ck_assert_int_eq(patient[0].answers + patient[1].answers, 0);
+    fake_run(&world, MS(130000));
+    ck_assert_int_eq(patient[0].status, LH_OK);
+    ck_assert_int_eq(patient[1].status, LH_OK);
+}
+END_TEST
+
 START_TEST(without_a_hook_lane_heartbeats_are_told_to_retry_and_acquires_to_come_back)
 {
     node = start_hooked_node();
@@ -376,6 +415,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, arrivals_keep_their_order_by_the_hook_lane);
     tcase_add_test(tcase, a_hook_that_breaks_its_connection_is_refused_at_the_third_time);
     tcase_add_test(tcase, each_item_behind_a_hook_that_breaks_its_connection_is_answered_in_time);
+    tcase_add_test(tcase, each_item_in_a_slow_line_is_answered_in_its_own_time);
     tcase_add_test(tcase, without_a_hook_lane_heartbeats_are_told_to_retry_and_acquires_to_come_back);
     tcase_add_test(tcase, the_line_has_a_limit);
 }

@@ -126,17 +126,15 @@ bool lh_hook_queue_learn(struct lh_lane *lane, struct lh_scope *scope, enum lh_k
     return true;
 }
 
-bool lh_hook_queue_is_losing(const struct lh_coordinator *c, const char *ns)
+const char *lh_hook_queue_trouble(const struct lh_coordinator *c, const struct lh_scope *scope, enum lh_kind kind)
 {
-    const struct lh_hook_queue *hook_queue = find(c, ns);
+    const struct lh_hook_queue *hook_queue = find(c, scope->ns);
 
-    return hook_queue != NULL && hook_queue->delay_us > 0;
-}
-
-const char *lh_hook_queue_trouble(const struct lh_coordinator *c, const char *ns)
-{
-    return lh_hook_queue_is_losing(c, ns) ? "the connection to the database was lost while a hook of the namespace ran"
-                                          : NULL;
+    if (hook_queue != NULL && hook_queue->delay_us > 0)
+        return "the connection to the database was lost while a hook of the namespace ran";
+    if (scope->hook_queue != NULL && scope->hook_kind == kind)
+        return "the hooks of the namespace are slow: its turn did not come in time";
+    return NULL;
 }
 
 /* --- the line --- */

@@ -50,10 +50,8 @@ bool lh_hook_queue_learn(struct lh_lane *lane, struct lh_scope *scope, enum lh_k
 /* Returns true, and counts a refusal, if a request of this kind needs the line and the line is full. */
 bool lh_hook_queue_refuse(struct lh_coordinator *c, const char *ns, enum lh_kind kind);
 
-/* Returns in words why the namespace's items for hook lanes are delayed; NULL: only other hooks are ahead of them. */
-const char *lh_hook_queue_trouble(const struct lh_coordinator *c, const char *ns);
-/* Returns true while the namespace waits after lost connections. */
-bool lh_hook_queue_is_losing(const struct lh_coordinator *c, const char *ns);
+/* Returns in words why this kind of the scope waits for a hook lane; NULL: it does not. */
+const char *lh_hook_queue_trouble(const struct lh_coordinator *c, const struct lh_scope *scope, enum lh_kind kind);
 
 /* Gives the lane to the queue, until lh_hook_queue_leave. */
 void lh_hook_queue_occupy(struct lh_lane *lane, struct lh_hook_queue *hook_queue);

@@ -189,8 +189,8 @@ static enum lh_status overdue_status(const struct lh_coordinator *c, const struc
             return LH_DATABASE_UNAVAILABLE;
         if (is_hooked && !lh_lanes_have_hook_lane(c))
             return LH_DATABASE_UNAVAILABLE;
-        /* In a line that may be long; who does not wait was promised one try, unless the line does not go on. */
-        if (is_hooked && ((!is_first && request->wait != LH_WAIT_NONE) || lh_hook_queue_is_losing(c, scope->ns)))
+        /* In a line that may be long: it is answered after its own wait or busy_limit, whether its turn came or not. */
+        if (is_hooked)
             return request->wait == LH_WAIT_NONE ? LH_SCOPE_BUSY : request->own.verdict;
         if (!is_delayed)
             return LH_OK;
@@ -222,8 +222,8 @@ void lh_request_on_timer(struct lh_coordinator *c, struct lh_acquire *request)
         request->own.verdict = is_wait ? LH_WAIT_TIMEOUT : LH_BLOCKING_TIMEOUT;
     }
     enum lh_status status = overdue_status(c, request, is_first);
-    if (status == LH_SCOPE_BUSY)
-        request->own.message = lh_hook_queue_trouble(c, scope->ns);
+    if (status != LH_OK && is_for_hook_lane(c, waiter))
+        request->own.message = lh_hook_queue_trouble(c, scope, LH_KIND_ACQUIRE);
     if (status != LH_OK)
         lh_request_answer(c, request, status, NULL);
     else

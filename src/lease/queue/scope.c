@@ -157,8 +157,7 @@ static bool is_stuck(const struct lh_coordinator *c, const struct lh_scope *scop
     if (c->operations[kind]->retry_until == NULL)
         return false;
     return scope->delay_us[kind] > 0 || !lh_lanes_are_up(c) || (scope->in_flight > 0 && scope->is_on_hook_lane) ||
-           ((!lh_lanes_have_hook_lane(c) || lh_hook_queue_is_losing(c, scope->ns)) &&
-            lh_hook_queue_wants(c, scope, kind));
+           lh_hook_queue_wants(c, scope, kind);
 }
 
 /* The one for a hook lane beside the one for the others: whoever comes first takes the scope. */
