@@ -153,9 +153,8 @@ static const struct lh_option options[] = {
 const struct lh_command lh_command_list = {
     .name = "list",
     .summary = "print the leases that are held",
-    .usage =
-        (const char *const[]){"list [NAMESPACE] [--children] [--owner TEXT] [--state STATE] [--longer-than DURATION]",
-                              NULL},
+    .usage = (const char *const[]){"list [NAMESPACE] [--children] [--owner TEXT]",
+                                   "list [NAMESPACE] [--state STATE] [--longer-than DURATION]", NULL},
     .description = "Prints every lease of a namespace, or of all of them, ordered by namespace and\n"
                    "key, with a row for each holder of a shared one. STATE is alive, suspected dead\n"
                    "(its heartbeats are missing), held too long (for longer than max_hold of the\n"
