@@ -325,6 +325,9 @@ static void plan(struct lh_run *run)
         .on_alone = on_alone,
         .arg = run,
     };
+    /* All of it would be ended: what has left the command's session is to be kept. */
+    if (!run->plan.keeps_detached)
+        lh_run_cgroup_make(&run->plan.cgroup);
 }
 
 static enum lh_exit run(struct lh_cli *cli)
@@ -347,6 +350,7 @@ static enum lh_exit run(struct lh_cli *cli)
     } else {
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         status = hold_again_and_again(&run);
+        lh_run_cgroup_remove(&run.plan.cgroup);
         die_of_interrupt(&run);
     }
     lh_terraform_close(run.terraform);
@@ -435,7 +439,8 @@ const struct lh_command lh_command_run = {
                    "its process group or session. The exit status is then 4. The same happens when\n"
                    "leasehold run itself is killed or stopped, and to background processes that the\n"
                    "command leaves behind, apart from those of --keep-detached. A process that has\n"
-                   "become another user, as by sudo, cannot be ended: a warning names it.\n"
+                   "become another user, as by sudo, can be ended only where a cgroup is delegated\n"
+                   "(systemd: Delegate=yes): else a warning names it.\n"
                    "\n"
                    "-q -E 0 is for cron: no mail and no failure where another host has the lease;\n"
                    "the job's own errors and status stay. --at-least is for cron on several hosts,\n"

@@ -163,7 +163,8 @@ static void add_name(struct lh_run_found *found, const struct process *process, 
         strcpy(found->names + used, ", ...");
 }
 
-void lh_run_signal_descendants(int number, pid_t session, struct lh_run_found *found)
+void lh_run_signal_descendants(int number, pid_t session, const struct lh_run_cgroup *cgroup,
+                               struct lh_run_found *found)
 {
     struct processes all = {0};
     pid_t self = getpid();
@@ -173,6 +174,7 @@ void lh_run_signal_descendants(int number, pid_t session, struct lh_run_found *f
         return;
     for (size_t i = 0; i < all.count; i++) {
         const struct process *process = &all.list[i];
+        bool is_denied;
         int failure;
         if (process->pid == self || process->state == 'Z' || (session != 0 && process->session != session) ||
             !descends_from(&all, process, self))
@@ -180,20 +182,22 @@ void lh_run_signal_descendants(int number, pid_t session, struct lh_run_found *f
         failure = signal_exactly(process, number);
         if (failure != 0 && failure != EPERM)
             continue;
+        is_denied = failure == EPERM && !lh_run_cgroup_has(cgroup, process->pid);
         found->count++;
-        found->denied += failure == EPERM;
-        add_name(found, process, failure == EPERM);
+        found->denied += is_denied;
+        add_name(found, process, is_denied);
     }
     free(all.list);
 }
 
-void lh_run_kill_descendants(void)
+void lh_run_kill_descendants(const struct lh_run_cgroup *cgroup)
 {
     for (int round_ms = ROUND_FIRST_MS;; round_ms = round_ms < ROUND_LAST_MS ? round_ms * 2 : round_ms) {
         struct lh_run_found found;
         pid_t ended;
 
-        lh_run_signal_descendants(SIGKILL, 0, &found);
+        lh_run_cgroup_kill(cgroup);
+        lh_run_signal_descendants(SIGKILL, 0, cgroup, &found);
         do
             ended = waitpid(-1, NULL, WNOHANG);
         while (ended > 0);

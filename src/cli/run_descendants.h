@@ -7,6 +7,8 @@
 #ifndef LH_CLI_RUN_DESCENDANTS_H
 #define LH_CLI_RUN_DESCENDANTS_H
 
+#include "cli/run_cgroup.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -22,7 +24,7 @@ bool lh_run_can_see_descendants(void);
 /* The findings of a walk; processes that have ended and wait for their parent are not counted. */
 struct lh_run_found {
     size_t count;
-    size_t denied;                  /* processes of another user, which we may not signal */
+    size_t denied;                  /* processes of another user, which we may not signal, outside of the cgroup */
     char names[LH_RUN_NAMES_BYTES]; /* "sleep (12), sh (13), ..." of the denied, or of all where none was denied */
 };
 
@@ -31,9 +33,10 @@ struct lh_run_found {
  * it. `session` 0: all of them; else only those that have not left this session. Processes forked meanwhile may be
  * missed: to kill, repeat until no child is left.
  */
-void lh_run_signal_descendants(int number, pid_t session, struct lh_run_found *found);
+void lh_run_signal_descendants(int number, pid_t session, const struct lh_run_cgroup *cgroup,
+                               struct lh_run_found *found);
 
-/* Kills them, again and again, and reaps them until none is left. */
-void lh_run_kill_descendants(void);
+/* Kills them and all that is in the cgroup, again and again, and reaps them until none is left. */
+void lh_run_kill_descendants(const struct lh_run_cgroup *cgroup);
 
 #endif

@@ -91,7 +91,9 @@ static struct lh_run_found signal_all(struct supervisor *supervisor, int number)
 {
     struct lh_run_found found;
 
-    lh_run_signal_descendants(number, supervisor->kept, &found);
+    if (number == SIGKILL)
+        lh_run_cgroup_kill(&supervisor->plan->cgroup);
+    lh_run_signal_descendants(number, supervisor->kept, &supervisor->plan->cgroup, &found);
     if (found.denied > 0 && supervisor->look_at_us != 0) {
         tell_found(supervisor, LH_RUN_DENIED, found.denied, &found);
         supervisor->look_at_us = 0;
@@ -137,6 +139,7 @@ static void become_command(const struct supervisor *supervisor, pid_t parent, in
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* should both of us be killed at once, at least it goes too */
     if (getppid() != parent || read(gate, &opened, sizeof(opened)) != sizeof(opened))
         _exit(126);
+    lh_run_cgroup_enter(&supervisor->plan->cgroup);
     set_variables(supervisor->plan, start);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &supervisor->plan->mask, NULL);
@@ -246,10 +249,13 @@ static void report_and_exit(const struct supervisor *supervisor)
     struct lh_run_message message = {
         .kind = LH_RUN_ENDED, .number = supervisor->status, .is_late = supervisor->is_late};
 
-    if (supervisor->channel >= 0)
+    if (supervisor->channel >= 0) {
         lh_run_send(supervisor->channel, &message);
-    else if (supervisor->plan->on_alone != NULL)
-        supervisor->plan->on_alone(supervisor->plan->arg);
+    } else {
+        lh_run_cgroup_remove(&supervisor->plan->cgroup);
+        if (supervisor->plan->on_alone != NULL)
+            supervisor->plan->on_alone(supervisor->plan->arg);
+    }
     _exit(0);
 }
 

@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "base/clock.h"
+#include "cli/run_cgroup.h"
 #include "cli/run_descendants.h"
 #include "cli/run_schedule.h"
 #include "leasehold.h"
@@ -63,6 +64,7 @@ struct lh_run_plan {
     struct lh_run_schedule schedule;
     sigset_t mask;       /* the command's blocked signals */
     bool keeps_detached; /* keep processes with a session of their own at the command's end */
+    struct lh_run_cgroup cgroup;
 
     /* Called in the supervisor when no process of the command is left and the outer process is gone. */
     void (*on_alone)(void *arg);

@@ -221,5 +221,5 @@ void lh_run_watch(struct lh_run *run)
         run->pause_us = turn_us > run->pause_us ? turn_us : run->pause_us;
     }
     if (run->was_abandoned)
-        lh_run_kill_descendants();
+        lh_run_kill_descendants(&run->plan.cgroup);
 }
