@@ -330,7 +330,7 @@ NEEDS = {'unit': 'build', 'core': 'build', 'sql-core': 'build', 'isolation-core'
          'ha': 'build', 'unit-sanitized': 'build-sanitized', 'integration': 'build-sanitized'}
 # What runs beside the others: SQL of few sessions at a time, and clients, which wait. Together they take about as long as the suites
 # that are neither here nor in LOW or QUIET.
-LANE = ('sql', 'sql-published', 'isolation', 'soak', 'core', 'sql-core', 'isolation-core', 'soak-core', 'clients', 'versions')
+LANE = ('sql', 'sql-published', 'isolation', 'soak', 'core', 'sql-core', 'isolation-core', 'soak-core', 'clients')
 # What only computes: no test of it has to be in time.
 LOW = ('build-sanitized', 'fuzz', 'model')
 # These come last, one after the other, when all else has ended. The packages are built twice in the time of one test, and their account
