@@ -5,6 +5,7 @@ import hashlib
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import time
 import urllib.request
@@ -133,9 +134,11 @@ def test_a_flood_of_unknown_tokens_costs_a_few_reads_and_keeps_nobody_out(site):
 
 
 def test_a_token_that_is_revoked_while_its_first_call_waits_is_refused(site):
+    site.daemon.process.send_signal(signal.SIGSTOP)  # or it would read them by itself before the first call
     token, gone = site.token("early")[0], site.token("later")[0]
     session = harness.Session(site.cluster, site.database)
     session.run("begin; lock table leasehold.access_token in access exclusive mode")
+    site.daemon.process.send_signal(signal.SIGCONT)
     calls = [site.client.lease.Acquire.future(acquire_request("tokens", keys(), 60), metadata=bearer(each), timeout=BOUND)
              for each in (token, gone, token)]
     wait_until(lambda: site.psql("select count(*) from pg_locks where not granted and relation = 'leasehold.access_token'::regclass") != "0",

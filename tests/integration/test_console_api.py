@@ -90,24 +90,31 @@ def test_the_queue_names_who_waits_and_which_holders_wait_for_which(site):
     order = hold(site, "shop.queue", "order", owner="b")
     hold(site, "shop.queue", "cart", owner="c")
     calls = []
-    # The lease key tells that the first holds "order"; the name alone does not tell it of the second.
-    for owner, key in (("b", order.lease_key), ("c", "")):
-        request = acquire_request("shop.queue", "stock", 30, wait=600, owner=owner, lease_key=key)
+
+    def wait(owner, key, lease_key=""):
+        request = acquire_request("shop.queue", key, 30, wait=600, owner=owner, lease_key=lease_key)
         calls.append(site.client.lease.Acquire.future(request, metadata=bearer(site.tokens["worker"])))
         wait_until(lambda: site.psql("select count(*) from leasehold.waiter where namespace = 'shop.queue'") == str(len(calls)), 60, "waiters")
+
+    # The lease key tells that the first holds "order"; the name alone does not tell it of the second.
+    wait("b", "stock", order.lease_key)
+    wait("c", "stock")
     ops = as_(site, "ops")
     queue = ops.get("/queue?namespace=shop.queue&key=stock").json
     assert [(w["position"], w["owner"]) for w in queue["waiters"]] == [("1", "b"), ("2", "c")]
     assert queue["waiters"][0]["principal"] == "token:worker" and queue["waiters"][0]["scope"]["key"] == "stock"
-    assert [(e["owner"], e["holds"]["key"], e["wants"]["key"]) for e in queue["waits"]] == [("b", "order", "stock")]
-    # The graph is found from its other end too, and from the namespace.
-    assert ops.get("/queue?namespace=shop.queue&key=order").json["waits"] == queue["waits"]
-    assert ops.get("/queue?namespace=shop&include_children=true&page_size=1").json["waits"] == queue["waits"]
     page = ops.get("/queue?namespace=shop.queue&page_size=1").json
     rest = ops.get(f"/queue?namespace=shop.queue&page_size=1&page_token={page['next_page_token'].replace('+', '%2B')}").json
     assert [w["owner"] for w in page["waiters"] + rest["waiters"]] == ["b", "c"] and rest["next_page_token"] == ""
     counts = ops.get("/namespaces?namespace=shop.queue").json["namespaces"]
     assert counts == [{"namespace": {"segments": ["shop", "queue"]}, "held": "3", "waiting": "2", "expired": "0", "failing": "0", "partial": False}]
+    # The graph has what somebody waits for, and from one scope on what its holder waits for.
+    assert queue["waits"] == page["waits"] == []
+    wait("d", "order")
+    waits = ops.get("/queue?namespace=shop.queue&key=order").json["waits"]
+    assert [(e["owner"], e["holds"]["key"], e["wants"]["key"]) for e in waits] == [("b", "order", "stock")]
+    assert ops.get("/queue?namespace=shop&include_children=true&page_size=1").json["waits"] == waits
+    assert ops.get("/queue?namespace=shop.queue&key=stock").json["waits"] == []
     for call in calls:
         call.cancel()
 
