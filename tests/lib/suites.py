@@ -397,7 +397,7 @@ def main():
     parser.add_argument('--list', action='store_true', help='name the suites and end')
     parser.add_argument('--fast', action='store_true', help='build, then what needs no PostgreSQL: seconds; installs nothing')
     parser.add_argument('--soak', type=int, default=6, metavar='SECONDS', help='of each soak run; default 6')
-    parser.add_argument('--fuzz', type=int, default=60, metavar='SECONDS', help='of a processor, for each fuzzer; default 60')
+    parser.add_argument('--fuzz', type=int, default=30, metavar='SECONDS', help='of a processor, for each fuzzer; default 30')
     parser.add_argument('--versions-full', action='store_true', help='every test of the suite versions, some minutes for each version')
     options = parser.parse_args()
     if options.list:
