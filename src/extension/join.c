@@ -45,7 +45,7 @@ void lh_core_close_joins(struct lh_core_joins *joins)
     table_close(joins->waiter, NoLock);
 }
 
-/* INSERT ... ON CONFLICT DO NOTHING. False: its lease key has a place in this queue. */
+/* Does INSERT ... ON CONFLICT DO NOTHING. Returns false if the lease key has a place in this queue. */
 static bool insert(struct lh_core_call *call, struct lh_core_joins *joins)
 {
     TupleTableSlot *slot = joins->slot;
@@ -84,7 +84,7 @@ static void set(TupleTableSlot *slot, enum lh_core_waiter_column column, Datum v
     slot->tts_isnull[column] = value == (Datum)0;
 }
 
-/* Returns the ticket; 0: its lease key has a place already. */
+/* Returns the ticket, or 0 if the lease key has a place already. */
 static int64 take_place(struct lh_core_call *call, struct lh_core_joins *joins, const struct lh_core_wish *wish,
                         Datum ns, Datum key, TimestampTz now)
 {

@@ -19,7 +19,7 @@
 #define LH_CONTENTION_NAME_BYTES (LH_CONTENTION_NAME_MAX_BYTES + 4)
 const char *lh_contention_name(const char *name, char text[LH_CONTENTION_NAME_BYTES]);
 
-/* Writes who holds the lease. `contention` NULL: unknown. */
+/* Writes the words about the holder. `contention` is NULL where the holder is unknown. */
 void lh_contention_held(const char *ns, const char *key, const struct lh_contention *contention,
                         char text[LH_CONTENTION_TEXT_BYTES]);
 

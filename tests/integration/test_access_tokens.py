@@ -133,6 +133,17 @@ def test_a_flood_of_unknown_tokens_costs_a_few_reads_and_keeps_nobody_out(site):
     assert loads(site) - before <= 4 * (time.monotonic() - began) + 5
 
 
+def test_an_unknown_token_is_refused_though_the_tokens_cannot_be_read(site):
+    session = harness.Session(site.cluster, site.database)
+    session.run("begin; lock table leasehold.access_token in access exclusive mode")
+    try:
+        assert site.asks("open", unknown()) == "UNAUTHENTICATED"
+        assert site.psql("select count(*) from pg_locks where not granted and relation = 'leasehold.access_token'::regclass") != "0"
+    finally:
+        session.run("rollback")
+        session.close()
+
+
 def test_a_token_that_is_revoked_while_its_first_call_waits_is_refused(site):
     site.daemon.process.send_signal(signal.SIGSTOP)  # or it would read them by itself before the first call
     token, gone = site.token("early")[0], site.token("later")[0]
