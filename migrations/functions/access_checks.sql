@@ -69,11 +69,14 @@ $$;
 
 -- Why the session may not do what needs this right in a namespace; null: it may. What is no namespace its caller refuses. The server's log
 -- gets a line, which stays where the caller of the API catches the error; the audit gets nothing, for the error undoes what would be
--- written. Locks nothing.
+-- written. A snapshot that cannot see the rules of today is turned away (40001), but where something is only read. Locks nothing.
 create or replace function leasehold_internal.denial(p_right text, p_namespace text) returns text
 language plpgsql stable
 as $$
 begin
+  if p_right <> 'read' then
+    perform leasehold_internal.check_rule_marks();
+  end if;
   if not (select a.names_roles from leasehold.access_state a)
      or leasehold_internal.namespace_problem(p_namespace) is not null
      or leasehold_internal.session_may(p_right, p_namespace) then

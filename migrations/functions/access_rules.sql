@@ -24,7 +24,8 @@ language sql volatile
 as $$
   update leasehold.access_state
      set version = version + 1,
-         names_roles = exists (select from leasehold.access_rule r where r.principal >= 'role:' and r.principal < 'role;')
+         names_roles = exists (select from leasehold.access_rule r where r.principal >= 'role:' and r.principal < 'role;');
+  select setval('leasehold.access_mark', pg_current_xact_id()::text::bigint)
 $$;
 
 -- Give a principal rights in a namespace, besides those that it has there. Returns whether any is new. Locks the rule's row and what

@@ -1,6 +1,6 @@
 -- Have a function run at an event of a namespace and of all below it. Returns whether it is new there. It acts at once; leases
 -- that could not be reaped are tried again now.
--- Locks the hook's row, and what retry_reaps() does.
+-- Locks what mark_hooks() does, the hook's row, and what retry_reaps() does.
 create or replace function leasehold.add_hook(namespace text, event text, function regprocedure) returns boolean
 language plpgsql
 security definer
@@ -19,6 +19,7 @@ begin
     raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
       using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
   end if;
+  perform leasehold_internal.mark_hooks();
   insert into leasehold.registered_hook (namespace, event, function_name, added_at)
   values (add_hook.namespace, add_hook.event, v_name, clock_timestamp())
       on conflict do nothing;
@@ -43,7 +44,7 @@ comment on function leasehold.add_hook is
   select leasehold.add_hook(''jobs'', ''reap'', ''app.clean_up(leasehold.lease_event)'')';
 
 -- The opposite. Returns whether it was there. For a function that does not exist any more: remove_hook_named().
--- Locks the hook's row, and what retry_reaps() does.
+-- Locks what mark_hooks() does, the hook's row, and what retry_reaps() does.
 create or replace function leasehold.remove_hook(namespace text, event text, function regprocedure) returns boolean
 language plpgsql
 security definer
@@ -82,6 +83,7 @@ begin
     raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
       using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
   end if;
+  perform leasehold_internal.mark_hooks();
   delete from leasehold.registered_hook h
    where h.namespace = remove_hook_named.namespace and h.event = remove_hook_named.event
      and h.function_name = remove_hook_named.function_name;
@@ -99,6 +101,17 @@ $$;
 comment on function leasehold.remove_hook_named is
   'Remove a hook by the function_name that leasehold.hook shows, also when its function was dropped: whether it was there. Example:
   select leasehold.remove_hook_named(''jobs'', ''reap'', ''app.clean_up(leasehold.lease_event)'')';
+
+-- One after the other: a snapshot in which the marked transaction has ended sees what all before it changed (check_rule_marks). Locks the row
+-- 'hooks' of leasehold.turn.
+create or replace function leasehold_internal.mark_hooks() returns void
+language plpgsql
+as $$
+begin
+  perform 1 from leasehold.turn t where t.name = 'hooks' for update;
+  perform setval('leasehold.hook_mark', pg_current_xact_id()::text::bigint);
+end
+$$;
 
 -- What is wrong with a namespace ('' is the root) or event; null when nothing is. Locks nothing.
 create or replace function leasehold_internal.hook_event_problem(p_namespace text, p_event text)
@@ -174,7 +187,7 @@ comment on column leasehold.reap_failure.next_try_at is
   'When it is tried again; null: it has failed max_reap_failures times, and waits for a reap() that names its namespace';
 
 revoke execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
-  leasehold.remove_hook_named(text, text, text), leasehold_internal.hook_event_problem(text, text),
+  leasehold.remove_hook_named(text, text, text), leasehold_internal.hook_event_problem(text, text), leasehold_internal.mark_hooks(),
   leasehold_internal.hook_name(oid), leasehold_internal.hook_function(text),
   leasehold_internal.retry_reaps(text) from public;
 -- Members of leasehold_owner register hooks: what runs as that role is theirs to say.

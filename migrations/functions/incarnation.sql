@@ -164,6 +164,19 @@ begin
 end
 $$;
 
+-- The same for what was changed by who decides: policies, access rules and hooks. Locks nothing.
+create or replace function leasehold_internal.check_rule_marks() returns void
+language plpgsql stable
+as $$
+begin
+  if leasehold_internal.is_blind() then
+    perform leasehold_internal.check_mark((select m.last_value from leasehold.policy_mark m), 'a policy was changed'),
+            leasehold_internal.check_mark((select m.last_value from leasehold.access_mark m), 'an access rule was changed'),
+            leasehold_internal.check_mark((select m.last_value from leasehold.hook_mark m), 'a hook was added or removed');
+  end if;
+end
+$$;
+
 -- Raise 40001 where the transaction whose number is `p_mark` is not in this one's snapshot. A mark of another cluster, from a dump, is none.
 -- Locks nothing.
 create or replace function leasehold_internal.check_mark(p_mark bigint, p_what text) returns void
@@ -271,7 +284,7 @@ $$;
 revoke execute on function leasehold_internal.incarnation_facts(), leasehold_internal.incarnation_is_current(), leasehold_internal.life(timestamptz),
   leasehold_internal.this_life(), leasehold_internal.life_facts(),
   leasehold_internal.renew_incarnation(text), leasehold_internal.notice_incarnation(), leasehold_internal.check_life_mark(),
-  leasehold_internal.check_mark(bigint, text),
+  leasehold_internal.check_rule_marks(), leasehold_internal.check_mark(bigint, text),
   leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.be_durable(),
   leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rests(leasehold.scope, leasehold.life_now, timestamptz),

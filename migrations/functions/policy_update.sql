@@ -48,6 +48,8 @@ begin
   end if;
 
   lock table leasehold.policy in share row exclusive mode;
+  perform leasehold_internal.check_rule_marks();
+  perform setval('leasehold.policy_mark', pg_current_xact_id()::text::bigint);
   insert into leasehold.policy
   select (jsonb_populate_record(null::leasehold.policy, jsonb_build_object('namespace', p_namespace))).*
       on conflict (namespace) do nothing;

@@ -19,6 +19,7 @@ declare
   v_row record;
   v_has_more boolean;
 begin
+  perform leasehold_internal.check_rule_marks();
   perform set_config('leasehold.hooks', 'reap', true);
   select 'namespaces', b.bound into v_problem
     from unnest(reap.namespaces) n, leasehold_internal.namespace_problem(n) b (bound)
