@@ -4,9 +4,9 @@
  *
  * The end as the next holder sees it: `release` says success or failure; a half-close is a success without a result; a
  * reset, a closed connection, a deadline or an invalid message is a failure. If we cannot know whether the client
- * learnt of the end (we gave a silent connection up, or shut down, or there is a proxy, which may have ended the
- * stream) the lease is left to its deadline, and the same lease key finds it again. A second Hold with the lease key of
- * a first one takes it over.
+ * learnt of the end (we gave up a silent connection, or a message that came in part only, or shut down, or there is a
+ * proxy, which may have ended the stream) the lease is left to its deadline, and the same lease key finds it again. A
+ * second Hold with the lease key of a first one takes it over.
  */
 #include "service/hold.h"
 
@@ -361,10 +361,8 @@ static const char *last_words(enum lh_rpc_end reason)
         return "its holder reset the stream";
     case LH_RPC_END_DISCONNECTED:
         return "the connection of its holder was closed";
-    case LH_RPC_END_DEADLINE:
-        return "the deadline of its holder's call has passed";
     default:
-        return "the stream of its holder was refused";
+        return "the deadline of its holder's call has passed";
     }
 }
 
@@ -378,9 +376,8 @@ void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     if (hold == NULL)
         return;
     before = hold->state;
-    may_live_on = reason == LH_RPC_END_SHUTDOWN ||
-                  (reason == LH_RPC_END_DISCONNECTED && lh_rpc_call_is_peer_lost(call)) ||
-                  ((reason == LH_RPC_END_DISCONNECTED || reason == LH_RPC_END_CANCELED) && lh_hold_has_proxy(hold));
+    may_live_on = reason == LH_RPC_END_SHUTDOWN || reason == LH_RPC_END_REFUSED || lh_hold_has_proxy(hold) ||
+                  (reason == LH_RPC_END_DISCONNECTED && lh_rpc_call_is_peer_lost(call));
     hold->call = NULL;
     lh_list_remove(&hold->link);
     lh_hold_set_state(hold, HOLD_OVER);

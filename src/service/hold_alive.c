@@ -21,7 +21,7 @@ void lh_hold_note_alive(struct hold *hold, int64_t sequence)
 
 bool lh_hold_has_proof(const struct hold *hold)
 {
-    return hold->has_proof || hold->by_ping;
+    return (hold->has_proof || hold->by_ping) && !lh_rpc_call_is_over_mark(hold->call);
 }
 
 bool lh_hold_is_silent(const struct hold *hold)

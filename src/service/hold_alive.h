@@ -11,7 +11,8 @@
 #include "service/hold_internal.h"
 
 void lh_hold_note_alive(struct hold *hold, int64_t sequence);
-/* Returns true if the client has proved since the last renewal was sent that it lives, or if by_ping is set. */
+/* Returns true if the client has proved since the last renewal was sent that it lives, or if by_ping is set; false
+   while it does not read, because it could not be told of a renewal. */
 bool lh_hold_has_proof(const struct hold *hold);
 /* Returns true for a client that waits, has sent `alive` before, and is silent now. */
 bool lh_hold_is_silent(const struct hold *hold);

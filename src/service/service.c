@@ -47,6 +47,7 @@ static const struct lh_rpc_method methods[] = {
      .on_start = lh_hold_on_start,
      .on_message = lh_hold_on_message,
      .on_half_close = lh_hold_on_half_close,
+     .on_writable = lh_hold_on_alarm,
      .on_alarm = lh_hold_on_alarm,
      .on_peer_alive = lh_hold_on_peer_alive,
      .on_end = lh_hold_on_end},

@@ -47,10 +47,10 @@ def varint(number):
     return out + bytes((number,))
 
 
-def headers(path):
+def headers(path, authority="x"):
     """A block: literals without an index."""
     return b"".join(b"\0" + text(name) + text(value) for name, value in (
-        (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"), ("content-type", "application/grpc"),
+        (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", authority), ("content-type", "application/grpc"),
         ("te", "trailers")))
 
 

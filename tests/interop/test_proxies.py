@@ -11,6 +11,7 @@ import collections
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -22,7 +23,8 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 for each in (HERE.parent / "fault", HERE / "proxied"):
     sys.path.insert(0, str(each))
-from place import BOUND, Place, harness  # noqa: E402
+from flood import DATA, END_HEADERS, HEADERS, LEASE, NO_WINDOW, RST_STREAM, frame, headers, message  # noqa: E402
+from place import BOUND, Place, harness, metric  # noqa: E402
 from proxies import KINDS, free_port  # noqa: E402
 from harness import Client, Failure, acquire_request, health_pb2, health_pb2_grpc, pb, wait_until  # noqa: E402
 from streams import Stream, granted_event  # noqa: E402
@@ -91,7 +93,7 @@ class Leader:
         self.process.kill()
         self.process.wait(30)
         self.reader.join()
-        for terms in self.terms.values():
+        for terms in (self.terms[key] for key in self.durations if self.leads(key)):
             terms.append(terms.pop()._replace(end=time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
 
     def close(self):
@@ -241,6 +243,44 @@ def test_stopped_leaders_and_candidates_are_followed(site):
         wait_until(lambda leader=leader, key=key: leader.reasons[key], BOUND, f"{key} to hear of its loss")
         assert leader.terms[key][0].end < times[key], key
     assert [each.durations for each in candidates if any(each.terms.values())] == []  # they never led
+
+
+def test_proxies_that_die_while_leaders_are_elected_cost_nothing(site):
+    """Between the daemon's commit and what the leader hears of it, or before, or after."""
+    holder = Client(site.daemons[0].target)
+    site.commands["later"](holder.close)
+    names = [[f"{proxy.name}-{package}-{n}" for n in range(6)] for proxy, package in pairs(site)]
+    holds = [holder.lease.Acquire(acquire_request("proxied", key, 3600)).lease for each in zip(*names) for key in each]
+    leaders = [start(site, proxy, package, dict.fromkeys(keys, 5)) for (proxy, package), keys in zip(pairs(site), names)]
+    waiting(site, len(holds))
+    other = start(site, None, "python", {lease.scope.key: 5 for lease in holds})
+    waiting(site, 2 * len(holds))
+    killers = [threading.Timer(0.005 * n, proxy.kill) for n, proxy in enumerate(site.proxies.values(), 1)]
+    for killer in killers:
+        killer.start()
+    for lease in holds:
+        holder.lease.Release(harness.release_request(lease))
+    for killer in killers:
+        killer.join()
+    for proxy in site.proxies.values():
+        proxy.start()
+    wait_until(lambda: all(any(each.leads(lease.scope.key) for each in (*leaders, other)) for lease in holds), BOUND, "a leader of each key")
+    for leader in leaders:
+        leader.kill()
+    other.wait_until_it_leads()
+    assert overlaps([*leaders, other]) == []
+
+
+def test_a_stream_that_breaks_in_a_message_is_no_release(site):
+    """HAProxy makes a half-close of a client's reset: of a leader that was saying `alive` when its connection broke."""
+    for proxy in site.proxies.values():
+        request = pb.HoldRequest(acquire=acquire_request("proxied", proxy.name, 60)).SerializeToString()
+        with socket.create_connection(proxy.target.rsplit(":", 1)) as client:
+            client.sendall(NO_WINDOW + frame(HEADERS, END_HEADERS, 1, headers(LEASE + "Hold", proxy.target)) + frame(DATA, 0, 1, message(request)))
+            token = wait_until(lambda proxy=proxy: site.place.psql(f"select token from leasehold.lease where key = '{proxy.name}'"), BOUND, proxy.name)
+            client.sendall(frame(DATA, 0, 1, message(b"alive")[:5]) + frame(RST_STREAM, 0, 1, bytes(4)))
+            wait_until(lambda: sum(metric(daemon, "leasehold_rpc_calls_open") for daemon in site.daemons) == 0, BOUND, "the end of the stream")
+        assert site.place.psql(f"select token from leasehold.lease where key = '{proxy.name}'") == token
 
 
 def refusal(call, request):

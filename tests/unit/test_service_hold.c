@@ -221,6 +221,26 @@ START_TEST(hold_by_ping_is_renewed_without_alive)
 }
 END_TEST
 
+/* Its `alive` may come from a timer that works on. */
+START_TEST(hold_of_a_client_that_does_not_read_is_not_renewed)
+{
+    for (int by_ping = 0; by_ping < 2; by_ping++) {
+        asks_by_ping = by_ping;
+        hold_in_silence(20 * LH_US_PER_S);
+        asks_by_ping = false;
+        call->is_over_mark = true;
+        send_alive(1);
+        ring();
+        ck_assert(!call->is_asking);
+        call->is_over_mark = false;
+        call->method->on_writable(call);
+        answer_ping();
+        answer_heartbeat(LH_OUTCOME_OK, 30 * LH_US_PER_S);
+        fake_call_end(call, LH_RPC_END_SHUTDOWN);
+    }
+}
+END_TEST
+
 static void grant(void)
 {
     struct lh_held_lease lease = lease_for(20 * LH_US_PER_S);
@@ -383,10 +403,10 @@ static const struct {
     bool is_released;
 } ends[] = {
     {LH_RPC_END_CANCELED, false, false, true},  {LH_RPC_END_DISCONNECTED, false, false, true},
-    {LH_RPC_END_DEADLINE, false, false, true},  {LH_RPC_END_REFUSED, false, false, true},
+    {LH_RPC_END_DEADLINE, false, false, true},  {LH_RPC_END_REFUSED, false, false, false},
     {LH_RPC_END_SHUTDOWN, false, false, false}, {LH_RPC_END_DISCONNECTED, true, false, false},
     {LH_RPC_END_CANCELED, false, true, false},  {LH_RPC_END_DISCONNECTED, false, true, false},
-    {LH_RPC_END_DEADLINE, false, true, true},   {LH_RPC_END_REFUSED, false, true, true},
+    {LH_RPC_END_DEADLINE, false, true, false},  {LH_RPC_END_REFUSED, false, true, false},
 };
 
 START_TEST(hold_that_ends_is_released_unless_its_client_may_not_know)
@@ -602,6 +622,7 @@ Suite *hold_suite(void)
     tcase_add_test(tcase, hold_asks_again_before_it_tries_again);
     tcase_add_test(tcase, hold_is_renewed_only_while_its_client_says_alive);
     tcase_add_test(tcase, hold_by_ping_is_renewed_without_alive);
+    tcase_add_test(tcase, hold_of_a_client_that_does_not_read_is_not_renewed);
     tcase_add_test(tcase, hold_of_a_client_that_was_alive_while_it_waited_only_is_not_renewed);
     tcase_add_test(tcase, hold_of_a_waiter_that_falls_silent_loses_its_place);
     tcase_add_test(tcase, hold_that_is_quiet_says_alive);
