@@ -92,15 +92,15 @@ class Beside:
         self.threads = [threading.Thread(target=self._work, args=(ns,)) for ns in self.done]
 
     def _answer(self, call):
-        """As each client: neither UNAVAILABLE nor RETRY is an answer. All hook lanes may be without a connection at once, and on a busy
-        machine for longer than the second that a call waits for one."""
+        """As each client: neither UNAVAILABLE nor ABORTED nor RETRY is an answer. All hook lanes may be without a connection at once, and on a
+        busy machine for longer than the second that a call waits for one."""
         while True:
             try:
                 answer = call()
                 if getattr(answer, "outcome", pb.OUTCOME_OK) != pb.OUTCOME_RETRY:
                     return answer
             except grpc.RpcError as error:
-                if error.code() != grpc.StatusCode.UNAVAILABLE:
+                if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED):
                     raise
             self.stopped.wait(0.05)
 
@@ -207,6 +207,22 @@ def test_a_hook_that_kills_its_backend_costs_a_hook_lane_its_connection_and_nobo
     assert hooked.hits("fatal") == 2 and hooked.twice() == ""
 
 
+def refusal(client, key):
+    with fails() as failure:
+        client.lease.Acquire(acquire_request("hooked", key, 30), timeout=BOUND)
+    return failure.value
+
+
+def in_turn(call, has_run):
+    """The answer of a call whose hook has run. Behind slow hooks its turn may come too late, and it is to be asked again."""
+    for _ in range(BOUND):
+        answer = call()
+        if has_run(answer):
+            return answer
+        assert "the hooks of the namespace are slow" in answer.message, answer.message
+    raise AssertionError(f"not in its turn at {BOUND} tries")
+
+
 def test_a_hook_that_sleeps_past_its_limit_is_ended_there(hooked):
     client = hooked.client
     hooked.leases(4, "slow")
@@ -217,16 +233,15 @@ def test_a_hook_that_sleeps_past_its_limit_is_ended_there(hooked):
         wait_until(lambda: hooked.psql("select count(*) from leasehold.reap_failure where key like 'slow%'"
                                        " and error like 'the hook ran over its limit%'") == "4", BOUND, "the failures")
         hooked.psql("select leasehold.add_hook('hooked', 'acquire', 'public.hook(leasehold.lease_event)')")
-        with fails() as failure:
-            client.lease.Acquire(acquire_request("hooked", "slow-call", 30), timeout=BOUND)
-        assert failure.value.reason == "HOOK_REJECTED" and "ran over its limit" in failure.value.message
+        failure = in_turn(lambda: refusal(client, "slow-call"), lambda failure: failure.reason != "SCOPE_BUSY")
+        assert failure.reason == "HOOK_REJECTED" and "ran over its limit" in failure.message
         # Who holds a lease already is refused a heartbeat and a release, and holds it on.
         hooked.psql("select leasehold.remove_hook('hooked', 'acquire', 'public.hook(leasehold.lease_event)')")
         lease = client.lease.Acquire(acquire_request("hooked", "slow-hold", 60)).lease
-        beat = client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease)])).results[0]
-        assert beat.outcome == pb.OUTCOME_REJECTED and "ran over its limit" in beat.message
-        given = client.lease.Release(release_request(lease)).results[0]
-        assert given.outcome == pb.OUTCOME_REJECTED and "ran over its limit" in given.message
+        for call in (lambda: client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease)])).results[0],
+                     lambda: client.lease.Release(release_request(lease)).results[0]):
+            result = in_turn(call, lambda result: result.outcome != pb.OUTCOME_RETRY)
+            assert result.outcome == pb.OUTCOME_REJECTED and "ran over its limit" in result.message
         assert hooked.held("slow-hold") == 1
         beside.more()
     assert metric(hooked.daemon, 'leasehold_hook_timeouts_total{event="reap"}') >= 4
