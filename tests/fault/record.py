@@ -50,10 +50,11 @@ create trigger record after insert or update or delete on leasehold.waiter for e
 
 create function record.on_coordinator() returns trigger language plpgsql security definer as $$
 begin
-  insert into record.event (at, kind, actor) values (new.seen_at, 'alive', new.id);
+  insert into record.event (at, kind, until, actor) values (new.seen_at, 'alive', clock_timestamp(), new.id);
   return null;
 end $$;
-create trigger record after insert or update on leasehold.coordinator for each row execute function record.on_coordinator();
+create constraint trigger record after insert or update on leasehold.coordinator deferrable initially deferred
+  for each row execute function record.on_coordinator();
 """
 
 # Whoever is granted the scope leaves the queue in the same transaction: that is no leaving.
@@ -68,25 +69,30 @@ select concat_ws(E'\\t', number, extract(epoch from at)::numeric(20, 6), kind, c
 
 
 class Judge(check_history.Judge):
-    """With waiters that change their coordinator, places of calls that are away, and coordinators that come back."""
+    """With waiters that change their coordinator, places of calls that are away, and coordinators that come back.
 
-    UNCLEAR_S = 0.5  # whether a sign of life that was just given was seen already: one that came just in time may be committed too late
+    `until` of a sign of life says when it was about to be committed: on a busy machine much later than it was given."""
+
+    UNCLEAR_S = 0.5  # whether a sign of life, or a move away from a dead coordinator, that was just written was seen already
 
     def __init__(self):
         super().__init__()
-        self.back = {}
+        self.back = {}    # coordinators and waiters that passed for dead: when they were back
 
     def live_until(self, waiter):
         return 0.0 if waiter.until == 0.0 else super().live_until(waiter)
 
     def on_alive(self, event, scope):
-        if event.at > self.seen.get(event.actor, 0.0) + check_history.ALIVE_S - self.UNCLEAR_S:
-            self.back[event.actor] = event.at
+        known_at = event.at if event.until is None else event.until
+        if known_at > self.seen.get(event.actor, 0.0) + check_history.ALIVE_S - self.UNCLEAR_S:
+            self.back[event.actor] = known_at
         super().on_alive(event, scope)
 
     def on_move(self, event, scope):
         waiter = scope.waiters.get(event.lease)
         if waiter is not None:
+            if event.at > self.live_until(waiter) - self.UNCLEAR_S:
+                self.back[event.lease] = event.at
             scope.waiters[event.lease] = waiter._replace(actor=event.actor, until=None)
 
     def on_away(self, event, scope):
@@ -96,7 +102,7 @@ class Judge(check_history.Judge):
 
     def check_line(self, event, scope, room_at):
         unclear = {lease: waiter for lease, waiter in scope.waiters.items() if lease != event.lease
-                   and event.at < self.back.get(waiter.actor, 0.0) + self.UNCLEAR_S}
+                   and event.at < max(self.back.get(waiter.actor, 0.0), self.back.get(lease, 0.0)) + self.UNCLEAR_S}
         for lease in unclear:
             del scope.waiters[lease]
         super().check_line(event, scope, room_at)
