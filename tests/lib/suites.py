@@ -308,7 +308,7 @@ SUITES = (
     Suite('sql-core', script('tests/sql/run', environment=CORE), 1800),
     Suite('isolation-core', script('tests/isolation/run', environment=CORE), 1800),
     Suite('soak-core', script('tests/soak/run', '--seconds', '{soak}', environment=CORE), 7200),
-    Suite('interop', pytest('tests/interop', 1), 900),
+    Suite('interop', pytest('tests/interop', 2), 900),
     Suite('console', pytest('tests/console', 2), 900),
     Suite('integration-release', pytest('tests/integration', 2, marked='release_build'), 600),
     Suite('clients', twice(script('tests/clients/run')), 1800),
