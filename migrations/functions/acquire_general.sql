@@ -251,12 +251,12 @@ begin
            acquired_at = v_now,
            heartbeat_at = v_now,
            heartbeats = 0,
-           deadline = v_now + w.duration,
+           deadline = v_now + w.lasts,
            incarnation = v_life.id,
            granted_by = p_coordinator,
            lapsed = false,
            reap_failures = 0,
-           check_at = least(s.check_at, v_now + w.duration + (w.rules).grace),
+           check_at = least(s.check_at, v_now + w.lasts + (w.rules).grace),
            at_least = w.at_least,
            at_least_incarnation = case when w.at_least is not null then v_life.id end,
            queued = w.at_least is not null
@@ -267,7 +267,8 @@ begin
                          or exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key)),
            holders = case when s.holders is not null
                            and exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key) then 0 end
-      from (select u.*, leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least, x.row_id
+      from (select u.*, least(u.duration, leasehold_internal.hold_limit(u.rules)) as lasts,
+                   leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least, x.row_id
               from unnest(v_work) u
              cross join lateral (
                select x.ctid as row_id from leasehold.scope x where x.namespace = u.namespace and x.key = u.key offset 0) x
@@ -282,9 +283,10 @@ begin
       namespace, key, state, lease_key, token, owner, principal, labels, duration, grace, acquired_at, heartbeat_at, deadline,
       incarnation, granted_by, check_at, at_least, at_least_incarnation, queued)
     select w.namespace, w.key, 'held', w.lease_key, nextval('leasehold.token'), w.owner, p_principals[w.n], w.labels, w.duration,
-           (w.rules).grace, v_now, v_now, v_now + w.duration, v_life.id, p_coordinator, v_now + w.duration + (w.rules).grace,
+           (w.rules).grace, v_now, v_now, v_now + w.lasts, v_life.id, p_coordinator, v_now + w.lasts + (w.rules).grace,
            w.at_least, case when w.at_least is not null then v_life.id end, w.at_least is not null
-      from (select u.*, leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least from unnest(v_work) u) w
+      from (select u.*, least(u.duration, leasehold_internal.hold_limit(u.rules)) as lasts,
+                   leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least from unnest(v_work) u) w
      where w.hold = 'new' and w.outcome = 'granted' and w.units is null
         on conflict (namespace, key) do nothing;
     insert into leasehold.scope (namespace, key, check_at, queued)
@@ -318,11 +320,12 @@ begin
            grace = (w.rules).grace,
            heartbeat_at = v_now,
            heartbeats = s.heartbeats + 1,
-           deadline = v_now + w.duration,
+           deadline = w.deadline,
            incarnation = v_life.id,
            granted_by = p_coordinator,
-           check_at = least(s.check_at, v_now + w.duration + (w.rules).grace)
-      from (select distinct on (u.namespace, u.key) u.*, x.row_id
+           check_at = least(s.check_at, w.deadline + (w.rules).grace)
+      from (select distinct on (u.namespace, u.key) u.*, x.row_id,
+                   leasehold_internal.renewed_until(u.scope, u.duration, leasehold_internal.hold_limit(u.rules), v_life, v_now) as deadline
               from unnest(v_work) u
              cross join lateral (
                select x.ctid as row_id from leasehold.scope x where x.namespace = u.namespace and x.key = u.key offset 0) x

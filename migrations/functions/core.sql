@@ -22,11 +22,14 @@ returns table (
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  select not r.frozen and r.max_leases is null and r.at_least is null,
+  select not r.frozen and r.max_leases is null and r.at_least is null and leasehold_internal.hold_limit(r) is null,
          r.expiry = 'manual',
          r.capacity is not null,
          cardinality(leasehold_internal.with_history(array[p_namespace])) > 0,
-         h.events @> '{acquire}', h.events @> '{heartbeat}', h.events @> '{release_ok}', h.events @> '{release_fail}',
+         h.events @> '{acquire}',
+         -- What may be renewed for less than its duration is left to SQL, as where a hook is.
+         h.events @> '{heartbeat}' or leasehold_internal.hold_limit(r) is not null,
+         h.events @> '{release_ok}', h.events @> '{release_fail}',
          r.min_duration, r.max_duration, r.grace, leasehold_internal.to_us(r.grace), r.dead_after, leasehold_internal.to_us(r.dead_after),
          m.max_hold, leasehold_internal.to_us(m.max_hold), r.max_waiters is null
     from leasehold_internal.rules_of(p_namespace) r

@@ -29,6 +29,7 @@ declare
   v_rules leasehold.rules;
   v_life leasehold.life_now;
   v_now timestamptz;
+  v_deadline timestamptz;
   v_problem leasehold_internal.problem := leasehold_internal.downgrade_problem(p_namespace, p_key, p_lease_key, p_units);
 begin
   n := 1;
@@ -71,6 +72,7 @@ begin
     return;
   end if;
 
+  v_deadline := leasehold_internal.renewed_until(v_holder, v_holder.duration, leasehold_internal.hold_limit(v_rules), v_life, v_now);
   if v_holder.units is null then
     perform leasehold_internal.ensure_epoch();
     if exists (select from leasehold.policy p where p.history) then
@@ -82,7 +84,7 @@ begin
         granted_by, duration, grace, owner, principal, labels)
       values (p_namespace, p_key, p_lease_key, nextval('leasehold.token'), p_units,
               case when v_rules.capacity is not null then array(select generate_series(1, p_units)) end, v_holder.acquired_at, v_now,
-              v_now + v_holder.duration, v_holder.heartbeats, v_life.id, least(v_holder.check_at, v_now + v_holder.duration + v_holder.grace),
+              v_deadline, v_holder.heartbeats, v_life.id, least(v_holder.check_at, v_deadline + v_holder.grace),
               coalesce(p_coordinator, v_holder.granted_by), v_holder.duration, v_holder.grace, v_holder.owner, coalesce(p_principal, v_holder.principal),
               v_holder.labels)
       returning h.token)
@@ -103,7 +105,7 @@ begin
        set units = p_units,
            slots = h.slots[:p_units],
            heartbeat_at = v_now,
-           deadline = v_now + h.duration,
+           deadline = v_deadline,
            incarnation = v_life.id,
            granted_by = coalesce(p_coordinator, h.granted_by)
      where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key;

@@ -12,7 +12,8 @@ create or replace function leasehold_internal.end_reason(p_scope leasehold.scope
 language sql immutable
 as $$
   select case (p_scope).ended_outcomes[array_position((p_scope).ended_keys, p_lease_key)]
-           when 'ok' then 'released' when 'failed' then 'failed' when 'expired' then 'expired' when 'forced' then 'forced' end
+           when 'ok' then 'released' when 'failed' then 'failed' when 'expired' then 'expired' when 'forced' then 'forced'
+           when 'max_hold' then 'max_hold' end
 $$;
 
 -- Promise 4: four things end a lease.
@@ -37,11 +38,12 @@ begin
          lapsed = false,
          reap_failures = 0,
          ended_at = p_now,
-         last_outcome = e.outcome,
+         last_outcome = leasehold_internal.outcome_at_end(e.outcome, s.deadline, s.heartbeat_at, s.duration),
          last_result = e.result,
          last_error = e.error,
          ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
-         ended_outcomes = leasehold_internal.remember(s.ended_outcomes, e.outcome),
+         ended_outcomes = leasehold_internal.remember(
+           s.ended_outcomes, leasehold_internal.outcome_at_end(e.outcome, s.deadline, s.heartbeat_at, s.duration)),
          -- The scope rests for what is left of it; a force-release ends that too.
          at_least = case when e.outcome <> 'forced' then s.at_least end,
          -- A SQL user may have joined without saying so here.

@@ -26,7 +26,7 @@ as $$
 declare
   v_life_id bigint;
   v_started_at timestamptz;
-  v_hooked text[] := '{}';
+  v_careful text[] := '{}';
   v_is_set boolean;
 begin
   if cardinality(p_namespace) = 1 then
@@ -46,6 +46,8 @@ begin
                     for no key update skip locked) x
                where not exists (select from leasehold.registered_hook h
                                   where h.event = 'heartbeat' and leasehold_internal.covers(h.namespace, p_namespace[1]))
+                 and not exists (select from leasehold.policy p
+                                  where p.end_at_max_hold and leasehold_internal.covers(p.namespace, p_namespace[1]))
               offset 0) w
        where s.ctid = w.row_id
          and w.now < case when s.incarnation = w.life_id then s.deadline + s.grace
@@ -60,7 +62,10 @@ begin
     return;
   end if;
   if exists (select from leasehold.registered_hook) then
-    v_hooked := leasehold_internal.hooked(p_namespace, 'heartbeat');
+    v_careful := leasehold_internal.hooked(p_namespace, 'heartbeat');
+  end if;
+  if exists (select from leasehold.policy p where p.end_at_max_hold) then
+    v_careful := v_careful || leasehold_internal.ending_in(p_namespace);
   end if;
   select i.id, i.started_at into v_life_id, v_started_at from leasehold_internal.this_life() i;
   -- Nothing that is set here is indexed: the update stays HOT.
@@ -78,7 +83,7 @@ begin
                    from leasehold.scope x
                   where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key and not x.lapsed
                     for no key update skip locked) x
-               where i.namespace <> all (v_hooked)
+               where i.namespace <> all (v_careful)
               offset 0) w
        where s.ctid = w.row_id
          and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
@@ -114,14 +119,17 @@ declare
   v_units integer[];
   v_have_slots boolean[];
   v_left integer[];
-  v_hooked text[] := '{}';
+  v_careful text[] := '{}';
   v_is_set boolean;
 begin
   -- Shared holders. Wherever one is looked for by its lease key, its state is <> 'ended': = 'held' would let the planner
   -- take the index of held ones by token, and read all holders of the scope for each.
   if cardinality(v_done) < cardinality(p_namespace) then
     if exists (select from leasehold.registered_hook) then
-      v_hooked := leasehold_internal.hooked(p_namespace, 'heartbeat');
+      v_careful := leasehold_internal.hooked(p_namespace, 'heartbeat');
+    end if;
+    if exists (select from leasehold.policy p where p.end_at_max_hold) then
+      v_careful := v_careful || leasehold_internal.ending_in(p_namespace);
     end if;
     select i.id, i.started_at into v_life_id, v_started_at from leasehold_internal.this_life() i;
     with renewed as (
@@ -137,7 +145,7 @@ begin
                    from leasehold.share x
                   where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key and x.state <> 'ended' and not x.lapsed
                     for no key update skip locked) x
-               where i.namespace <> all (v_hooked) and i.n <> all (v_done)
+               where i.namespace <> all (v_careful) and i.n <> all (v_done)
               offset 0) w
        where s.ctid = w.row_id
          and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
@@ -168,7 +176,8 @@ begin
 end
 $$;
 
--- What is left over: lost, busy, hooked, expired but manual, and the same lease twice in a batch.
+-- What is left over: lost, busy, hooked, expired but manual, a hold that the policy ends, and the same lease twice in a batch. Where a lease is renewed
+-- for less than its duration, for its hold ends then, end_reason says so, and message.
 create or replace function leasehold_internal.heartbeat_carefully(p_namespace text[], p_key text[], p_lease_key uuid[])
 returns table (
   n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text, token bigint,
@@ -184,6 +193,7 @@ as $$
 #variable_conflict use_column
 declare
   v_work leasehold.item_work[];
+  v_rules leasehold.rules[];
   v_life leasehold.life_now;
   v_now timestamptz;
 begin
@@ -207,14 +217,15 @@ begin
   if exists (select from leasehold.registered_hook) then
     v_work := leasehold_internal.hook_items(v_work, 'heartbeat', leasehold_internal.runs_hooks(false), v_now);
   end if;
+  v_rules := leasehold_internal.ending_rules(p_namespace);
 
   -- Nothing that is set here is indexed: the update stays HOT.
   update leasehold.scope s
      set heartbeat_at = v_now,
          heartbeats = s.heartbeats + 1,
-         deadline = v_now + s.duration,
+         deadline = w.deadline,
          incarnation = v_life.id
-    from (select distinct x.row_id
+    from (select distinct x.row_id, leasehold_internal.next_deadline(u.scope, v_rules, v_life, v_now) as deadline
             from unnest(v_work) u
            cross join lateral (select x.ctid as row_id from leasehold.scope x where x.namespace = u.namespace and x.key = u.key offset 0) x
            where u.outcome = 'ok' and (u.scope).units is null) w
@@ -223,9 +234,9 @@ begin
     update leasehold.share s
        set heartbeat_at = v_now,
            heartbeats = s.heartbeats + 1,
-           deadline = v_now + s.duration,
+           deadline = w.deadline,
            incarnation = v_life.id
-      from (select distinct x.row_id
+      from (select distinct x.row_id, leasehold_internal.next_deadline(u.scope, v_rules, v_life, v_now) as deadline
               from unnest(v_work) u
              cross join lateral (
                select x.ctid as row_id
@@ -238,14 +249,22 @@ begin
 
   return query
     select w.n, w.outcome,
-           case when w.outcome = 'ok' then leasehold_internal.to_us((w.scope).duration) end,
-           case when w.outcome = 'ok' then v_now + (w.scope).duration end,
+           case when w.outcome = 'ok' then leasehold_internal.to_us(d.deadline - v_now) end,
+           d.deadline,
            case when w.outcome = 'ok' then (w.scope).heartbeats + 1 end,
-           w.end_reason, case when w.outcome in ('hooked', 'rejected') then w.error end,
+           case when d.is_last then 'max_hold' else w.end_reason end,
+           case when w.outcome in ('hooked', 'rejected') then w.error
+                when d.is_last or w.end_reason = 'max_hold' and (w.scope).lease_key = w.lease_key
+                  then format('the policy of %s ends it after %s s', w.namespace,
+                              leasehold_internal.seconds_text(coalesce(d.deadline, (w.scope).deadline) - (w.scope).acquired_at)) end,
            case when h.is_share then (w.scope).token end, case when h.is_share then (w.scope).units end,
            case when h.is_share then (w.scope).slots is not null end
       from unnest(v_work) w
      cross join lateral (select w.outcome = 'ok' and leasehold_internal.is_share(w.scope) as is_share) h
+      left join lateral (
+        select x.deadline, x.deadline < v_now + (w.scope).duration as is_last
+          from (select leasehold_internal.next_deadline(w.scope, v_rules, v_life, v_now) as deadline) x
+         where w.outcome = 'ok') d on true
      order by w.n;
 end
 $$;
@@ -308,7 +327,8 @@ begin
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold,
                case when w.hold = 'busy' then 'busy' when h.is_mine and not h.is_over then 'ok' else 'lost' end,
                case when w.hold = 'busy' or (h.is_mine and not h.is_over) then null
-                    when h.is_mine then 'expired'
+                    when h.is_mine
+                      then leasehold_internal.outcome_at_end('expired', (w.scope).deadline, (w.scope).heartbeat_at, (w.scope).duration)
                     else coalesce(leasehold_internal.end_reason(w.scope, w.lease_key), 'unknown') end,
                null, null, null)::leasehold.item_work
       from unnest(p_work) w

@@ -282,12 +282,18 @@ declare
   v_namespaces text[] := array(select distinct w.namespace from unnest(p_work) w where w.outcome = 'ok');
   v_event_hooked text[];
   v_failure_hooked text[];
+  v_rules leasehold.rules[];
+  v_life leasehold.life_now;
   v_work leasehold.item_work[];
 begin
   v_event_hooked := leasehold_internal.hooked(v_namespaces, coalesce(p_event, 'release_ok'));
   v_failure_hooked := leasehold_internal.hooked(v_namespaces, coalesce(p_event, 'release_fail'));
   if v_event_hooked = '{}' and v_failure_hooked = '{}' then
     return p_work;
+  end if;
+  if p_event = 'heartbeat' then
+    v_rules := leasehold_internal.ending_rules(v_namespaces);
+    v_life := leasehold_internal.life(null);
   end if;
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result,
@@ -299,7 +305,8 @@ begin
                    case when h.is_hooked and p_runs
                         then leasehold_internal.try_hooks(leasehold_internal.event_of(
                                coalesce(p_event, case when h.is_failure then 'release_fail' else 'release_ok' end), h.scope,
-                               case when p_event = 'heartbeat' then p_now + (h.scope).duration else (h.scope).deadline end,
+                               case when p_event = 'heartbeat' then leasehold_internal.next_deadline(h.scope, v_rules, v_life, p_now)
+                                    else (h.scope).deadline end,
                                h.result, h.error)) end as veto
               from (select u.*,
                            u.outcome = 'ok'

@@ -201,6 +201,14 @@ begin
 end
 $$;
 
+-- For how long the last renewal was: the duration, or less where the hold ends sooner. Locks nothing.
+create or replace function leasehold_internal.renewed_for(p_scope leasehold.scope) returns interval
+language sql stable
+as $$
+  select least((p_scope).duration,
+               greatest(leasehold_internal.from_us(leasehold_internal.to_us((p_scope).deadline - (p_scope).heartbeat_at)), interval '0'))
+$$;
+
 -- Promise 3: before its expiry a lease can be renewed, after it never. Promise 9: in a new life it has a whole duration and grace.
 -- When the lease in `p_scope` expires; null: never by itself. A grant or a renewal that ran while the new life was written down names the life
 -- before, but may come after the start of the new one: then its own deadline counts. A time to come is one of another clock. Locks nothing.
@@ -214,7 +222,7 @@ as $$
     when p_expiry = 'manual' then null
     when (p_scope).incarnation = (p_life).id or (p_scope).heartbeat_at between (p_life).started_at and p_now
       then (p_scope).deadline + (p_scope).grace
-    else (p_life).started_at + (p_scope).duration + (p_scope).grace
+    else (p_life).started_at + leasehold_internal.renewed_for(p_scope) + (p_scope).grace
   end
 $$;
 
@@ -284,7 +292,7 @@ $$;
 revoke execute on function leasehold_internal.incarnation_facts(), leasehold_internal.incarnation_is_current(), leasehold_internal.life(timestamptz),
   leasehold_internal.this_life(), leasehold_internal.life_facts(),
   leasehold_internal.renew_incarnation(text), leasehold_internal.notice_incarnation(), leasehold_internal.check_life_mark(),
-  leasehold_internal.check_rule_marks(), leasehold_internal.check_mark(bigint, text),
+  leasehold_internal.check_rule_marks(), leasehold_internal.check_mark(bigint, text), leasehold_internal.renewed_for(leasehold.scope),
   leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.be_durable(),
   leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rests(leasehold.scope, leasehold.life_now, timestamptz),

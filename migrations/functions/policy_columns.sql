@@ -4,7 +4,7 @@ language sql immutable parallel safe
 as $$
   select array['min_duration', 'max_duration', 'grace', 'max_hold', 'dead_after', 'expiry', 'reaper', 'frozen', 'max_leases',
                'max_waiters', 'history', 'max_reap_failures', 'hook_timeout', 'free_retention', 'history_retention',
-               'at_least', 'capacity']
+               'at_least', 'capacity', 'end_at_max_hold']
 $$;
 
 -- Where each setting in force for a namespace comes from, in that order: the longest prefix that sets it; '' is the root.
@@ -37,7 +37,7 @@ as $$
     when p_column = 'capacity' then '1 to 1000000'
     when p_column = 'expiry' then 'takeover, reap or manual'
     when p_column = 'reaper' then 'auto or external'
-    when p_column in ('frozen', 'history') then 'true or false'
+    when p_column in ('frozen', 'history', 'end_at_max_hold') then 'true or false'
     when p_column in ('max_leases', 'max_waiters') then '0 to 999999999999999999'
     when p_column = 'max_reap_failures' then '0 to 999999999'
   end
@@ -61,7 +61,7 @@ as $$
            then quote_literal(leasehold_internal.from_us(p_value::bigint)::text) end
     when p_column = 'expiry' then case when p_value in ('takeover', 'reap', 'manual') then quote_literal(p_value) end
     when p_column = 'reaper' then case when p_value in ('auto', 'external') then quote_literal(p_value) end
-    when p_column in ('frozen', 'history') then
+    when p_column in ('frozen', 'history', 'end_at_max_hold') then
       case when lower(p_value) in ('true', 'false', 't', 'f', 'on', 'off', '1', '0') then quote_literal(p_value) end
     when p_column in ('max_leases', 'max_waiters') then case when p_value ~ E'^\\d{1,18}$' then p_value end
     when p_column = 'capacity' then case when p_value ~ E'^\\d{1,7}$' and p_value::integer between 1 and 1000000 then p_value end

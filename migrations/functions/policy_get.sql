@@ -17,13 +17,14 @@ returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
   expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
   max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint,
-  at_least_us bigint, capacity integer, sources text[])
+  at_least_us bigint, capacity integer, end_at_max_hold boolean, sources text[])
 language sql stable
 as $$
   select r.namespace, leasehold_internal.to_us(r.min_duration), leasehold_internal.to_us(r.max_duration), leasehold_internal.to_us(r.grace),
          leasehold_internal.to_us(r.max_hold), leasehold_internal.to_us(r.dead_after), r.expiry, r.reaper, r.frozen, r.max_leases,
          r.max_waiters, h.history, r.max_reap_failures, leasehold_internal.to_us(r.hook_timeout), leasehold_internal.to_us(r.free_retention),
-         leasehold_internal.to_us(h.history_retention), leasehold_internal.to_us(r.at_least), r.capacity, leasehold_internal.policy_sources(r.namespace)
+         leasehold_internal.to_us(h.history_retention), leasehold_internal.to_us(r.at_least), r.capacity, r.end_at_max_hold,
+         leasehold_internal.policy_sources(r.namespace)
     from leasehold_internal.policies_of(p_namespaces) r
    cross join lateral leasehold_internal.history_policy_of(r.namespace) h
 $$;
@@ -34,13 +35,13 @@ returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
   expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
   max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint,
-  at_least_us bigint, capacity integer, sources text[])
+  at_least_us bigint, capacity integer, end_at_max_hold boolean, sources text[])
 language sql stable
 as $$
   select p.namespace, leasehold_internal.to_us(p.min_duration), leasehold_internal.to_us(p.max_duration), leasehold_internal.to_us(p.grace),
          leasehold_internal.to_us(p.max_hold), leasehold_internal.to_us(p.dead_after), p.expiry, p.reaper, p.frozen, p.max_leases,
          p.max_waiters, p.history, p.max_reap_failures, leasehold_internal.to_us(p.hook_timeout), leasehold_internal.to_us(p.free_retention),
-         leasehold_internal.to_us(p.history_retention), leasehold_internal.to_us(p.at_least), p.capacity, null::text[]
+         leasehold_internal.to_us(p.history_retention), leasehold_internal.to_us(p.at_least), p.capacity, p.end_at_max_hold, null::text[]
     from leasehold.policy p
 $$;
 
@@ -50,7 +51,7 @@ returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
   expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
   max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint,
-  at_least_us bigint, capacity integer, sources text[])
+  at_least_us bigint, capacity integer, end_at_max_hold boolean, sources text[])
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -74,7 +75,7 @@ returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
   expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
   max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint,
-  at_least_us bigint, capacity integer, sources text[])
+  at_least_us bigint, capacity integer, end_at_max_hold boolean, sources text[])
 language sql stable
 security definer
 set search_path = pg_catalog, pg_temp

@@ -20,6 +20,7 @@ declare
   v_set text;
   v_words text;
   v_contradiction text;
+  v_rules leasehold.rules[];
   v_problem leasehold_internal.problem := leasehold_internal.subtree_problem(p_namespace);
 begin
   if v_problem.field is not null then
@@ -64,17 +65,26 @@ begin
      and jsonb_strip_nulls(to_jsonb(p)) = jsonb_build_object('namespace', p.namespace);
 
   -- A namespace below may set one of the two durations and inherit the other.
-  v_contradiction := coalesce(v_contradiction, (
-    select min(r.namespace)
+  v_rules := array(
+    select r
       from leasehold_internal.policies_of(array(select p_namespace
                                         union
                                        select p.namespace from leasehold.policy p
-                                        where leasehold_internal.is_in_subtree(p.namespace, p_namespace))) r
-     where r.min_duration > r.max_duration));
+                                        where leasehold_internal.is_in_subtree(p.namespace, p_namespace))) r);
+  v_contradiction := coalesce(v_contradiction, (select min(r.namespace) from unnest(v_rules) r where r.min_duration > r.max_duration));
   if v_contradiction is not null then
     return row(case when 'min_duration' = any (p_columns) then 'min_duration' else 'max_duration' end,
                case when 'min_duration' = any (p_columns) then 'at most max_duration' else 'at least min_duration' end
                || case when v_contradiction = p_namespace then '' else ' in ' || v_contradiction end)::leasehold_internal.problem;
+  end if;
+  select x.* into v_problem
+    from unnest(v_rules) r
+   cross join lateral leasehold_internal.end_problem(r, p_namespace, p_columns) x
+   where x.field is not null
+   order by r.namespace collate "C"
+   limit 1;
+  if v_problem.field is not null then
+    return v_problem;
   end if;
 
   perform leasehold_internal.audit_add(p_by, p_peer, case when array_remove(p_values, null) = '{}' then 'policy_reset' else 'policy_set' end,
@@ -106,11 +116,28 @@ begin
   if 'free_retention' = any (p_columns) then
     perform leasehold_internal.look_at_free(p_namespace);
   end if;
-  if p_columns && array['dead_after', 'max_hold', 'expiry', 'capacity'] then
+  if p_columns && array['dead_after', 'max_hold', 'end_at_max_hold', 'expiry', 'capacity'] then
     perform leasehold_internal.let_ask_again(p_namespace);
   end if;
   return null;
 end
+$$;
+
+-- What keeps a hold from being ended at max_hold under these rules, about one of the columns that were changed; null when nothing does. Locks nothing.
+create or replace function leasehold_internal.end_problem(p_rules leasehold.rules, p_changed text, p_columns text[])
+returns leasehold_internal.problem
+language sql immutable
+as $$
+  select row(coalesce(case when c.name = any (p_columns) then c.name end, 'end_at_max_hold'),
+             case when c.name = any (p_columns) then c.bound || ' while end_at_max_hold is true' else 'false while ' || c.trouble end
+             || case when (p_rules).namespace = p_changed then '' else ' in ' || (p_rules).namespace end)::leasehold_internal.problem
+    from (values ((p_rules).max_hold is null, 'max_hold', 'set', 'max_hold is not set'),
+                 ((p_rules).max_hold < greatest((p_rules).min_duration, interval '100 ms'), case when 'min_duration' = any (p_columns) then 'min_duration' else 'max_hold' end,
+                  case when 'min_duration' = any (p_columns) then 'at most max_hold' else 'at least min_duration' end,
+                  'max_hold is below min_duration'),
+                 ((p_rules).expiry = 'manual', 'expiry', 'takeover or reap', 'expiry is manual')) c (is_so, name, bound, trouble)
+   where (p_rules).end_at_max_hold and c.is_so
+   limit 1
 $$;
 
 -- Let the reaper look again at the leases of a subtree that it had put aside. Locks their rows FOR NO KEY UPDATE SKIP LOCKED.
@@ -184,7 +211,7 @@ returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
   expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
   max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint,
-  at_least_us bigint, capacity integer, sources text[])
+  at_least_us bigint, capacity integer, end_at_max_hold boolean, sources text[])
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -198,5 +225,5 @@ $$;
 comment on function leasehold_internal.policy_update is 'Change settings of a namespace, as programs do';
 
 revoke execute on function leasehold_internal.change_policy(text, text, text, text[], text[]), leasehold_internal.look_again(text), leasehold_internal.look_at_free(text), leasehold_internal.let_ask_again(text),
-  leasehold_internal.is_in_subtree(text, text), leasehold_internal.policy_update(text, text[], text[], text, text) from public;
+  leasehold_internal.is_in_subtree(text, text), leasehold_internal.end_problem(leasehold.rules, text, text[]), leasehold_internal.policy_update(text, text[], text[], text, text) from public;
 grant execute on function leasehold_internal.policy_update(text, text[], text[], text, text) to leasehold_coordinator, leasehold_admin;

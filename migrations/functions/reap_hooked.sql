@@ -70,11 +70,12 @@ begin
              lapsed = false,
              reap_failures = 0,
              ended_at = v_now,
-             last_outcome = 'expired',
+             last_outcome = leasehold_internal.outcome_at_end('expired', s.deadline, s.heartbeat_at, s.duration),
              last_result = null,
              last_error = null,
              ended_keys = leasehold_internal.remember(v_scope.ended_keys, v_scope.lease_key),
-             ended_outcomes = leasehold_internal.remember(v_scope.ended_outcomes, 'expired'::text)
+             ended_outcomes = leasehold_internal.remember(
+               v_scope.ended_outcomes, leasehold_internal.outcome_at_end('expired', s.deadline, s.heartbeat_at, s.duration))
        where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and s.token = p_token;
       if not found then
         perform leasehold_internal.refuse_end_by_hook();

@@ -157,7 +157,7 @@ begin
            lapsed = false,
            reap_failures = 0,
            ended_at = p_now,
-           outcome = e.outcome,
+           outcome = leasehold_internal.outcome_at_end(e.outcome, h.deadline, h.heartbeat_at, h.duration),
            result = e.result,
            error = e.error,
            check_at = coalesce(e.check_at, p_now + interval '1 min')

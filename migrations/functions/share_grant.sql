@@ -145,14 +145,15 @@ begin
     insert into leasehold.share (
       namespace, key, lease_key, token, units, slots, acquired_at, heartbeat_at, deadline, incarnation, check_at, granted_by, duration,
       grace, owner, principal, labels)
-    select o.namespace, o.key, o.lease_key, nextval('leasehold.token'), o.units, o.slots, p_now, p_now, p_now + o.duration, p_life.id,
-           p_now + o.duration + (o.rules).grace, p_coordinator, o.duration, (o.rules).grace, o.owner, p_principals[o.n], o.labels
-      from (select w.*, r.numbers[w.running - w.units + 1 : w.running] as slots
+    select o.namespace, o.key, o.lease_key, nextval('leasehold.token'), o.units, o.slots, p_now, p_now, p_now + o.lasts, p_life.id,
+           p_now + o.lasts + (o.rules).grace, p_coordinator, o.duration, (o.rules).grace, o.owner, p_principals[o.n], o.labels
+      from (select w.*, least(w.duration, leasehold_internal.hold_limit(w.rules)) as lasts,
+                   r.numbers[w.running - w.units + 1 : w.running] as slots
               from wanted w
               left join room r on r.namespace = w.namespace and r.key = w.key
              order by w.namespace, w.key, w.running
             offset 0) o
-    returning namespace, key, units, token, duration, grace)
+    returning namespace, key, units, token, duration, deadline, grace)
   update leasehold.scope s
      set state = 'shared',
          units = coalesce(s.units, 0) + g.units,
@@ -168,7 +169,7 @@ begin
          incarnation = case when s.holders > 0 then s.incarnation else p_life.id end
     from (select g.*, x.row_id
             from (select x.namespace, x.key, sum(x.units)::integer as units, count(*)::integer as count, max(x.token) as token,
-                         p_now + min(x.duration + x.grace) as until, min(x.duration) as duration
+                         min(x.deadline + x.grace) as until, min(x.duration) as duration
                     from granted x
                    group by x.namespace, x.key) g
            cross join lateral (
@@ -196,11 +197,12 @@ begin
          grace = (w.rules).grace,
          heartbeat_at = p_now,
          heartbeats = h.heartbeats + 1,
-         deadline = p_now + w.duration,
+         deadline = w.deadline,
          incarnation = p_life.id,
          granted_by = p_coordinator,
-         check_at = least(h.check_at, p_now + w.duration + (w.rules).grace)
-    from (select distinct on (u.namespace, u.key, u.lease_key) u.*, x.row_id
+         check_at = least(h.check_at, w.deadline + (w.rules).grace)
+    from (select distinct on (u.namespace, u.key, u.lease_key) u.*, x.row_id,
+                 leasehold_internal.renewed_until(u.holder, u.duration, leasehold_internal.hold_limit(u.rules), p_life, p_now) as deadline
             from unnest(p_work) u
            cross join lateral (
              select x.ctid as row_id

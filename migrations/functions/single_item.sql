@@ -9,7 +9,8 @@ create or replace function leasehold_internal.is_plain(
 returns boolean
 language sql stable
 as $$
-  select not (p_rules).frozen and (p_rules).max_leases is null and (p_rules).at_least is null and p_duration_us >= 100000
+  select not (p_rules).frozen and (p_rules).max_leases is null and (p_rules).at_least is null
+         and leasehold_internal.hold_limit(p_rules) is null and p_duration_us >= 100000
          and leasehold_internal.from_us(p_duration_us) between (p_rules).min_duration and (p_rules).max_duration
          and coalesce(p_wait_us, 0) >= 0 and coalesce(octet_length(p_owner), 0) <= 255
          and (p_labels = '{}' or leasehold_internal.labels_problem(p_labels::jsonb) is null)

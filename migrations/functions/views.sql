@@ -174,7 +174,8 @@ create or replace view leasehold.effective_policy with (security_barrier) as
   select n.namespace,
          r.min_duration, r.max_duration, r.grace, r.max_hold, r.dead_after, r.expiry, r.reaper, r.frozen, r.max_leases,
          r.max_waiters, h.history, r.max_reap_failures, r.hook_timeout, r.free_retention, h.history_retention,
-         jsonb_object(leasehold_internal.policy_columns(), leasehold_internal.policy_sources(n.namespace)) as sources, r.at_least, r.capacity
+         jsonb_object(leasehold_internal.policy_columns(), leasehold_internal.policy_sources(n.namespace)) as sources, r.at_least, r.capacity,
+         r.end_at_max_hold
     from (select p.namespace from leasehold.policy p
            union
           select s.namespace from leasehold.scope s) n
@@ -187,7 +188,8 @@ comment on column leasehold.effective_policy.namespace is 'The namespace; '''' i
 comment on column leasehold.effective_policy.min_duration is 'Shortest duration of a lease';
 comment on column leasehold.effective_policy.max_duration is 'Longest duration of a lease';
 comment on column leasehold.effective_policy.grace is 'How long after its deadline a lease is left alone';
-comment on column leasehold.effective_policy.max_hold is 'Held longer than this is reported as overdue, never ended for it; null: never';
+comment on column leasehold.effective_policy.max_hold is 'Held longer than this is reported as overdue, and ended where end_at_max_hold says so; null: never';
+comment on column leasehold.effective_policy.end_at_max_hold is 'No renewal moves a deadline past acquired_at + max_hold: the lease ends then';
 comment on column leasehold.effective_policy.dead_after is
   'A holder silent for longer is suspected dead; null: two thirds of its duration';
 comment on column leasehold.effective_policy.expiry is
@@ -213,7 +215,8 @@ grant select on leasehold.scope, leasehold.share, leasehold.waiter, leasehold.in
 
 -- A client sees who holds what.
 grant select on leasehold.lease, leasehold.policy to leasehold_client;
-grant execute on function leasehold_internal.life_and_time(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
+grant execute on function leasehold_internal.life_and_time(), leasehold_internal.to_us(interval), leasehold_internal.from_us(bigint),
+  leasehold_internal.renewed_for(leasehold.scope), leasehold_internal.prefixes(text),
   leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.rules_over(leasehold.rules, leasehold.policy), leasehold_internal.rules_by_range(),
   leasehold_internal.rules_at(leasehold.rules[], text[], text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.sees_tokens(),
@@ -223,7 +226,8 @@ grant execute on function leasehold_internal.life_and_time(), leasehold_internal
   to leasehold_client;
 
 revoke execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens() from public;
-grant execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
+grant execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens(), leasehold_internal.to_us(interval), leasehold_internal.from_us(bigint),
+  leasehold_internal.renewed_for(leasehold.scope), leasehold_internal.prefixes(text),
   leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.rules_over(leasehold.rules, leasehold.policy), leasehold_internal.rules_by_range(),
   leasehold_internal.rules_at(leasehold.rules[], text[], text), leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text),
   leasehold_internal.history_policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),

@@ -160,6 +160,7 @@ begin
 
   with change as (
     select case when s.state = 'held' then coalesce(p_type, 'acquired') when s.last_outcome in ('expired', 'forced') then s.last_outcome
+                when s.last_outcome = 'max_hold' then 'expired'
                 else 'released' end as type,
            case when s.state = 'free'
                 then case s.last_outcome when 'ok' then 'released' else s.last_outcome end end as end_reason,

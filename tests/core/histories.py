@@ -27,6 +27,7 @@ ERRORS = ('disk full', '', None, '{', 'e' * 3000)
 POLICIES = ("frozen => true", "max_leases => 2", "max_leases => 2", "max_leases => 0", "max_waiters => 1", "min_duration => '61 min'", "max_duration => '59 min'",
             "grace => '20 min 15 s'", "grace => '0 s'", "capacity => 2", "capacity => 3", "expiry => 'manual'", "expiry => 'reap'", "history => true", "history => true",
             "at_least => '22 min 10 s'", "dead_after => '5 min 20 s'", "max_hold => '9 min 25 s'", "free_retention => '0 s'", "history => false",
+            "max_hold => '49 min 25 s', end_at_max_hold => true", "max_hold => '49 min 25 s', end_at_max_hold => true", "end_at_max_hold => false",
             "min_duration => '1 s', max_duration => '30 days', grace => '1 day'")
 EVENTS = ('acquire', 'heartbeat', 'release_ok', 'release_fail', 'reap')
 # What rows may be like that were written long ago, or by nobody in particular.

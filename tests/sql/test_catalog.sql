@@ -22,7 +22,7 @@ select has_column('leasehold', 'waiter', name, 'waiter.' || name)
 select has_column('leasehold', 'coordinator', name, 'coordinator.' || name) from unnest(array['id', 'host', 'pid', 'version', 'started_at', 'seen_at']) name;
 select has_column('leasehold', 'policy', name, 'policy.' || name)
   from unnest(array['namespace', 'min_duration', 'max_duration', 'grace', 'max_hold', 'dead_after', 'expiry', 'reaper', 'frozen', 'max_leases', 'max_waiters', 'max_reap_failures',
-                    'hook_timeout', 'free_retention', 'history', 'history_retention', 'at_least', 'capacity']) name;
+                    'hook_timeout', 'free_retention', 'history', 'history_retention', 'at_least', 'capacity', 'end_at_max_hold']) name;
 select has_column('leasehold', 'lease', name, 'lease.' || name)
   from unnest(array['namespace', 'key', 'lease_key', 'token', 'owner', 'principal', 'labels', 'duration', 'acquired_at', 'deadline', 'remaining', 'liveness', 'mode', 'units', 'slots']) name;
 select has_column('leasehold', 'history', name, 'history.' || name)
