@@ -223,14 +223,15 @@ enum lh_lost_reason {
     LH_LOST_FORCED,      /* by an administrator */
     LH_LOST_UNREACHABLE, /* no renewal succeeded; the deadline is `margin` away */
     LH_LOST_LONGEST_HOLD,
-    LH_LOST_UNKNOWN, /* the server does not know the lease, nor how it ended */
+    LH_LOST_UNKNOWN,  /* the server does not know the lease, nor how it ended */
+    LH_LOST_MAX_HOLD, /* the policy of the namespace ends it; the deadline, if not past, is `margin` away */
 };
 const char *lh_lost_reason_name(enum lh_lost_reason reason);
 
 /*
  * Stop the work. Called at most once for a lease, never after lh_release, lh_try_release or lh_lease_destroy; the
  * lease's context is cancelled before. lh_lease_remaining_us tells how much time is left: `margin` after
- * LH_LOST_UNREACHABLE, the rest of the lease after LH_LOST_LONGEST_HOLD, none after the others. After these two the
+ * LH_LOST_UNREACHABLE, the rest of the lease after LH_LOST_LONGEST_HOLD, none or `margin` after the others. After these two the
  * server may still hold the lease for this holder, so release it.
  */
 typedef void lh_lost_cb(void *arg, struct lh_lease *lease, enum lh_lost_reason reason, const char *words);

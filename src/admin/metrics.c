@@ -17,6 +17,7 @@ static void expose_leases(struct lh_exposition *out, const struct lh_coordinator
     lh_expose_count(out, stats->losses[LH_END_FAILED], "reason", "failed", NULL);
     lh_expose_count(out, stats->losses[LH_END_EXPIRED], "reason", "expired", NULL);
     lh_expose_count(out, stats->losses[LH_END_FORCED], "reason", "forced", NULL);
+    lh_expose_count(out, stats->losses[LH_END_MAX_HOLD], "reason", "max_hold", NULL);
     lh_expose_count(out, stats->losses[LH_END_UNKNOWN] + stats->losses[LH_END_UNSPECIFIED], "reason", "unknown", NULL);
     lh_expose_counter(out, "leasehold_downgrades_total", stats->downgrades,
                       "Exclusive leases that their holders made shared, and shared ones made smaller.");

@@ -68,6 +68,8 @@ const char *lh_end_reason_text(Leasehold__V1__EndReason reason)
         return "expired";
     case LEASEHOLD__V1__END_REASON__END_REASON_FORCED:
         return "forced";
+    case LEASEHOLD__V1__END_REASON__END_REASON_MAX_HOLD:
+        return "max_hold";
     default:
         return "unknown";
     }

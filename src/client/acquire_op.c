@@ -70,14 +70,15 @@ static struct lh_lease *take_lease(struct acquire_op *op, const struct acquire_i
 
     if (lease != NULL) {
         lh_lease_ref(lease);
-        lh_lease_renewed(lease, lh_plus_us(op->request.sent_us, waited_us), remaining_us);
+        lh_lease_renewed(lease, lh_plus_us(op->request.sent_us, waited_us), remaining_us, granted->deadline_is_final);
         return lease;
     }
     lease = lh_lease_create(item->declared, item->scope_key, &op->key);
     lease->user = item->user;
     if (op->parent != NULL)
         atomic_store(&lease->context, lh_context_create_for_lease(op->parent, LH_FOREVER));
-    lh_lease_begin(lease, lh_unpack_grant(granted), op->request.sent_us, waited_us, remaining_us);
+    lh_lease_begin(lease, lh_unpack_grant(granted), op->request.sent_us, waited_us, remaining_us,
+                   granted->deadline_is_final);
     lh_renewals_add(&op->request.client->renewals, lease);
     return lease;
 }

@@ -34,7 +34,7 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
             return RETRY_NO_REASON;
         lh_lease_downgraded(lease, lh_unpack_grant(response->lease));
         lh_lease_renewed(lease, lh_plus_us(request->sent_us, lh_unpack_duration_us(response->waited)),
-                         lh_unpack_duration_us(response->lease->remaining));
+                         lh_unpack_duration_us(response->lease->remaining), response->lease->deadline_is_final);
         return RETRY_NO_REASON;
     }
     if (reply->code == LH_GRPC_OK) {

@@ -25,7 +25,7 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
     status = lh_status_of_outcome(result->outcome);
     if (status == LH_OK) {
         lh_lease_heard(lease, result->token, result->units, result->has_slots);
-        lh_lease_renewed(lease, request->sent_us, lh_unpack_duration_us(result->remaining));
+        lh_lease_renewed(lease, request->sent_us, lh_unpack_duration_us(result->remaining), result->deadline_is_final);
     } else if (status == LH_LOST) {
         lh_lease_lose(lease, lh_lost_reason_of(result->end_reason), result->message);
     }

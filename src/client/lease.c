@@ -1,8 +1,10 @@
 #include "client/lease.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bounds.h"
 #include "base/text.h"
 #include "client/client.h"
 #include "client/context.h"
@@ -142,7 +144,7 @@ static void enter(struct lh_lease *lease)
 
 /* Promise 3: the deadline counts from when the request was sent. */
 void lh_lease_begin(struct lh_lease *lease, struct lease_grant *grant, int64_t sent_us, int64_t waited_us,
-                    int64_t remaining_us)
+                    int64_t remaining_us, bool is_final)
 {
     int64_t deadline_us;
 
@@ -154,13 +156,14 @@ void lh_lease_begin(struct lh_lease *lease, struct lease_grant *grant, int64_t s
     lease->longest_us = LH_FOREVER;
     if (lease->declared->options.longest_hold_us > 0)
         lease->longest_us = lh_plus_us(lease->granted_us, lease->declared->options.longest_hold_us);
+    lease->is_final = is_final;
     atomic_store(&lease->deadline_us, deadline_us);
     enter(lease);
     move_context(lease, LH_FOREVER, deadline_us);
     watch(lease);
 }
 
-void lh_lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us)
+void lh_lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us, bool is_final)
 {
     int64_t old_us = atomic_load(&lease->deadline_us);
     int64_t deadline_us = lh_plus_us(sent_us, remaining_us);
@@ -168,6 +171,7 @@ void lh_lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining
     if (!lh_lease_is_kept(lease) || sent_us <= lease->sent_us)
         return;
     lease->sent_us = sent_us;
+    lease->is_final = is_final;
     atomic_store(&lease->deadline_us, deadline_us);
     atomic_fetch_add_explicit(&lease->client->counts.renewals, 1, memory_order_relaxed);
     move_context(lease, old_us, deadline_us);
@@ -281,13 +285,23 @@ static bool is_extended(struct lh_lease *lease, int64_t now_us)
     return true;
 }
 
+static void lose_at_max_hold(struct lh_lease *lease)
+{
+    char words[LH_NAMESPACE_MAX_BYTES + 64];
+
+    snprintf(words, sizeof(words), "the policy of %s ends a lease after max_hold", lease->declared->text);
+    lh_lease_lose(lease, LH_LOST_MAX_HOLD, words);
+}
+
 static void on_due(struct lh_lease *lease, int64_t now_us)
 {
     int64_t deadline_us = atomic_load(&lease->deadline_us);
 
     if (!lh_lease_is_kept(lease)) /* released, and not on its way yet */
         return;
-    if (now_us >= deadline_us)
+    if (lease->is_final && now_us >= deadline_us - lease->declared->options.margin_us)
+        lose_at_max_hold(lease);
+    else if (now_us >= deadline_us)
         lh_lease_lose(lease, LH_LOST_EXPIRED, "its deadline passed before it could be renewed");
     else if (now_us >= deadline_us - lease->declared->options.margin_us)
         lh_lease_lose(lease, LH_LOST_UNREACHABLE, "no renewal got through in time");

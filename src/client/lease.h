@@ -74,6 +74,7 @@ struct lh_lease {
     char *result;
     bool is_failure; /* `result` is the text of an error */
     bool is_counted; /* counted among those held */
+    bool is_final;   /* the policy ends it at its deadline */
 
     char scope_key[];
 };
@@ -86,7 +87,7 @@ void lh_lease_unref(struct lh_lease *lease);
 /* Begins the lease, on the client's thread: it is held and watched from now on; lh_renewals_add has it renewed.
    Takes `grant` over. */
 void lh_lease_begin(struct lh_lease *lease, struct lease_grant *grant, int64_t sent_us, int64_t waited_us,
-                    int64_t remaining_us);
+                    int64_t remaining_us, bool is_final);
 
 /* Applies the answer of a downgrade, on the client's thread. Takes `grant` over. */
 void lh_lease_downgraded(struct lh_lease *lease, struct lease_grant *grant);
@@ -96,9 +97,9 @@ void lh_lease_heard(struct lh_lease *lease, int64_t token, int32_t units, bool h
 
 /*
  * Applies the answer to a renewal that was sent at sent_us. Only the newest counts: an older one never changes the
- * deadline that a newer one has set.
+ * deadline that a newer one has set. `is_final`: no renewal will move it.
  */
-void lh_lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us);
+void lh_lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us, bool is_final);
 
 /* Ends a held lease because the server said LOST, or its time has passed. Does nothing to a lease that is not held
    any more. */

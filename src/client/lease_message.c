@@ -14,6 +14,8 @@ enum lh_lost_reason lh_lost_reason_of(Leasehold__V1__EndReason reason)
         return LH_LOST_EXPIRED;
     case LEASEHOLD__V1__END_REASON__END_REASON_FORCED:
         return LH_LOST_FORCED;
+    case LEASEHOLD__V1__END_REASON__END_REASON_MAX_HOLD:
+        return LH_LOST_MAX_HOLD;
     default:
         return LH_LOST_UNKNOWN;
     }
@@ -40,7 +42,7 @@ enum lh_status lh_status_of_outcome(Leasehold__V1__Outcome outcome)
 const char *lh_lost_reason_name(enum lh_lost_reason reason)
 {
     static const char *const names[] = {"none",        "released",     "expired", "forced",
-                                        "unreachable", "longest hold", "unknown"};
+                                        "unreachable", "longest hold", "unknown", "max_hold"};
     return (size_t)reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
 }
 
@@ -55,6 +57,8 @@ const char *lh_lost_words(enum lh_lost_reason reason, const char *words)
         return "it expired: the server got no renewal in time";
     case LH_LOST_FORCED:
         return "an administrator ended it";
+    case LH_LOST_MAX_HOLD:
+        return "the policy of its namespace ends a lease after max_hold";
     default:
         return "the server does not know this lease any more, nor how it ended";
     }

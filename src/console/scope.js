@@ -8,7 +8,7 @@ import { auditTable } from './audit.js';
 import { store } from './store.js';
 
 const HOLDS = 100, WAITERS = 1000;
-const OUTCOMES = { ok: 'released', failed: 'failed', expired: 'expired', forced: 'forced', downgraded: 'went on as shared' };
+const OUTCOMES = { ok: 'released', failed: 'failed', expired: 'expired', forced: 'forced', max_hold: 'ended at max_hold', downgraded: 'went on as shared' };
 let data = null;
 
 export const scope = {

@@ -233,7 +233,7 @@ struct lh_coordinator_stats {
     uint64_t shared_grants; /* included in grants */
     uint64_t renewals;
     uint64_t heartbeats;
-    uint64_t losses[6]; /* by enum lh_end_reason */
+    uint64_t losses[LH_END_REASONS]; /* by enum lh_end_reason */
     uint64_t releases;
     uint64_t downgrades;
     uint64_t reaped;

@@ -19,7 +19,7 @@ static void on_answer(struct lh_coordinator *c, struct lh_holder_entry *entry)
     if (item->outcome == LH_OUTCOME_OK) {
         c->stats.heartbeats++;
         lh_scope_learn_heartbeat(c, entry->own.scope, item->remaining_us);
-    } else if (item->outcome == LH_OUTCOME_LOST && item->end_reason <= LH_END_UNKNOWN) {
+    } else if (item->outcome == LH_OUTCOME_LOST && item->end_reason < LH_END_REASONS) {
         c->stats.losses[item->end_reason]++;
     }
 }

@@ -169,6 +169,8 @@ static const char *lost_words(enum lh_end_reason reason)
         return "it expired: the server got no renewal in time";
     case LH_END_FORCED:
         return "an administrator ended it";
+    case LH_END_MAX_HOLD:
+        return "the policy of its namespace ended it at max_hold";
     default:
         return "the server does not know this lease any more, nor how it ended";
     }

@@ -22,6 +22,7 @@ const char *lh_policy_field_name(enum lh_policy_field field)
         [LH_POLICY_HISTORY_RETENTION] = "history_retention",
         [LH_POLICY_AT_LEAST] = "at_least",
         [LH_POLICY_CAPACITY] = "capacity",
+        [LH_POLICY_END_AT_MAX_HOLD] = "end_at_max_hold",
     };
     return (size_t)field < LH_POLICY_FIELD_COUNT ? names[field] : "";
 }

@@ -137,7 +137,7 @@ struct lh_holder_item {
     bool is_busy;                  /* another session has the row; no effect, `outcome` is unset */
     bool is_hooked;                /* to be sent on a hook lane; no effect, `outcome` is unset */
     enum lh_outcome outcome;       /* OK, LOST, REJECTED or INVALID */
-    enum lh_end_reason end_reason; /* LOST */
+    enum lh_end_reason end_reason; /* LOST; of a heartbeat that is OK: MAX_HOLD, if the deadline is final */
     const char *message;           /* a text, or NULL */
     int64_t remaining_us;          /* heartbeat: the renewed lease */
     int64_t deadline_us;
@@ -412,6 +412,7 @@ enum lh_policy_field {
     LH_POLICY_HISTORY_RETENTION,
     LH_POLICY_AT_LEAST,
     LH_POLICY_CAPACITY,
+    LH_POLICY_END_AT_MAX_HOLD,
     LH_POLICY_FIELD_COUNT
 };
 

@@ -27,6 +27,8 @@ enum lh_end_reason {
     LH_END_EXPIRED = 3,
     LH_END_FORCED = 4,
     LH_END_UNKNOWN = 5,
+    LH_END_MAX_HOLD = 6, /* the policy ended it */
+    LH_END_REASONS
 };
 
 enum lh_outcome {
@@ -65,6 +67,7 @@ struct lh_held_lease {
     int64_t heartbeats;
     enum lh_liveness liveness;
     bool is_manual; /* expiry = manual: only a release or an administrator ends it */
+    bool is_final;  /* the policy ends it at its deadline */
     int32_t units;  /* units of a shared lease; 0: exclusive */
     int32_t slot_count;
     /* Ascending; only a shared lease that was granted under a capacity has some. */

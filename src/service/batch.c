@@ -177,7 +177,9 @@ static Leasehold__V1__HeartbeatResult *heartbeat_result(struct batch *batch, siz
         result->token = item->shared.token;
         result->units = item->shared.units;
         result->has_slots = item->shared.has_slots;
-    } else {
+        result->deadline_is_final = item->end_reason == LH_END_MAX_HOLD;
+    }
+    if (result->outcome != LEASEHOLD__V1__OUTCOME__OUTCOME_OK || result->deadline_is_final) {
         const char *words = batch->problems[i] != NULL ? batch->problems[i] : item->message;
         char *message = lh_message_cut(words, &batch->arena);
         if (message != NULL)

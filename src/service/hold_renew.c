@@ -38,6 +38,8 @@ static void note_remaining(struct hold *hold, int64_t remaining_us)
     hold->lease.remaining_us = remaining_us;
     hold->deadline_us = now_us + remaining_us;
     hold->next_us = hold->deadline_us - hold->lease.duration_us / 3 * 2;
+    if (hold->lease.is_final && hold->next_us <= now_us) /* then ask how it ended */
+        hold->next_us = hold->deadline_us > now_us ? hold->deadline_us : now_us + pause_us(hold);
     lh_hold_look_at(hold, hold->next_us);
 }
 
@@ -120,8 +122,9 @@ static void on_beaten(struct lh_holder_request *request)
     hold->is_beating = false;
     if (hold->state == HOLD_HELD && item->outcome == LH_OUTCOME_OK) {
         hold->lease.deadline_us = item->deadline_us;
-        hold->lease.heartbeat_at_us = item->deadline_us - hold->lease.duration_us;
+        hold->lease.heartbeat_at_us = item->deadline_us - item->remaining_us;
         hold->lease.heartbeats = item->heartbeats;
+        hold->lease.is_final = item->end_reason == LH_END_MAX_HOLD;
         take_shared(hold, &item->shared);
         note_remaining(hold, item->remaining_us);
         lh_hold_tell_renewed(hold);

@@ -108,6 +108,7 @@ Leasehold__V1__Lease *lh_message_lease(const struct lh_held_lease *lease, unsign
     }
     message->liveness = (Leasehold__V1__Liveness)lease->liveness;
     message->grace = lh_message_duration(lease->grace_us, arena);
+    message->deadline_is_final = lease->is_final;
     return message;
 }
 

@@ -33,6 +33,7 @@ static const struct field {
     [LH_POLICY_HISTORY_RETENTION] = {KIND_DURATION, FIELD(history_retention), 0},
     [LH_POLICY_AT_LEAST] = {KIND_AT_LEAST, FIELD(at_least), 0},
     [LH_POLICY_CAPACITY] = {KIND_INT32, FIELD(capacity), 1, LH_UNITS_MAX},
+    [LH_POLICY_END_AT_MAX_HOLD] = {KIND_BOOL, FIELD(end_at_max_hold), 0},
 #undef FIELD
 };
 

@@ -80,7 +80,7 @@ enum lh_end_reason lh_end_reason_read(const PGresult *result, int row, int colum
         enum lh_end_reason reason;
     } map[] = {
         {"released", LH_END_RELEASED}, {"failed", LH_END_FAILED},   {"expired", LH_END_EXPIRED},
-        {"forced", LH_END_FORCED},     {"unknown", LH_END_UNKNOWN},
+        {"forced", LH_END_FORCED},     {"unknown", LH_END_UNKNOWN}, {"max_hold", LH_END_MAX_HOLD},
     };
     const char *text = lh_pg_text(result, row, column);
     if (text == NULL)
@@ -126,6 +126,8 @@ bool lh_lease_read(const PGresult *result, int row, const struct lease_columns *
                                  : lh_pg_timestamptz(result, row, at[HEARTBEAT_AT]);
     lease->liveness = liveness_of(lh_pg_text(result, row, at[LIVENESS]));
     lease->is_manual = lh_pg_bool(result, row, at[IS_MANUAL]);
+    /* Any other deadline is the last renewal + the duration. */
+    lease->is_final = lease->deadline_us < lease->heartbeat_at_us + lease->duration_us;
     lease->units = lh_pg_int4(result, row, at[UNITS]);
     lease->slot_count = lh_pg_int4_array(result, row, at[SLOTS], arena, &lease->slots);
     return true;

@@ -30,6 +30,7 @@ static const struct {
     [LH_POLICY_HISTORY_RETENTION] = {"history_retention_us", DURATION},
     [LH_POLICY_AT_LEAST] = {"at_least_us", DURATION},
     [LH_POLICY_CAPACITY] = {"capacity", INTEGER},
+    [LH_POLICY_END_AT_MAX_HOLD] = {"end_at_max_hold", BOOLEAN},
 };
 
 static void value_read(struct lh_policy_value *value, enum value_kind kind, const PGresult *result, int row, int at,

@@ -106,9 +106,9 @@ START_TEST(a_script_finds_every_field_but_absent_messages)
     ck_assert_str_eq(text, "{}");
     free(text);
     text = dumped(&result.base, LH_JSON_ALL_FIELDS);
-    ck_assert_str_eq(
-        text, "{\"end_reason\":\"END_REASON_UNSPECIFIED\",\"has_slots\":false,\"heartbeats\":\"0\",\"lease_key\":\"\","
-              "\"message\":\"\",\"outcome\":\"OUTCOME_UNSPECIFIED\",\"token\":\"0\",\"units\":0}");
+    ck_assert_str_eq(text, "{\"deadline_is_final\":false,\"end_reason\":\"END_REASON_UNSPECIFIED\",\"has_slots\":false,"
+                           "\"heartbeats\":\"0\",\"lease_key\":\"\","
+                           "\"message\":\"\",\"outcome\":\"OUTCOME_UNSPECIFIED\",\"token\":\"0\",\"units\":0}");
     free(text);
 }
 END_TEST

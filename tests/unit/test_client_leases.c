@@ -25,15 +25,15 @@ START_TEST(only_the_newest_renewal_counts)
     struct lh_lease *lease = held("a");
     int64_t now_us = lh_clock_us();
 
-    lh_lease_renewed(lease, now_us, 10 * LH_US_PER_S);
+    lh_lease_renewed(lease, now_us, 10 * LH_US_PER_S, false);
     ck_assert_int_eq(lh_lease_deadline_us(lease), now_us + 10 * LH_US_PER_S);
-    lh_lease_renewed(lease, now_us - 1, 50 * LH_US_PER_S); /* does not lengthen */
-    lh_lease_renewed(lease, now_us - 2, 5 * LH_US_PER_S);  /* nor shorten */
-    lh_lease_renewed(lease, now_us, 50 * LH_US_PER_S);     /* the same one again */
+    lh_lease_renewed(lease, now_us - 1, 50 * LH_US_PER_S, false); /* does not lengthen */
+    lh_lease_renewed(lease, now_us - 2, 5 * LH_US_PER_S, false);  /* nor shorten */
+    lh_lease_renewed(lease, now_us, 50 * LH_US_PER_S, false);     /* the same one again */
     ck_assert_int_eq(lh_lease_deadline_us(lease), now_us + 10 * LH_US_PER_S);
-    lh_lease_renewed(lease, now_us + 1, 8 * LH_US_PER_S); /* a newer one does both */
+    lh_lease_renewed(lease, now_us + 1, 8 * LH_US_PER_S, false); /* a newer one does both */
     ck_assert_int_eq(lh_lease_deadline_us(lease), now_us + 1 + 8 * LH_US_PER_S);
-    lh_lease_renewed(lease, now_us + 2, INT64_MAX);
+    lh_lease_renewed(lease, now_us + 2, INT64_MAX, false);
     ck_assert_int_eq(lh_lease_deadline_us(lease), INT64_MAX);
     lh_lease_destroy(lease);
 }
@@ -55,13 +55,31 @@ START_TEST(whoever_looks_after_the_deadline_finds_it_lost_first)
     ck_assert_int_eq(loss.reason, LH_LOST_EXPIRED);
     ck_assert(loss.was_cancelled);
     ck_assert(!lh_lease_is_held(lease));
-    lh_lease_renewed(lease, lh_clock_us(), 30 * LH_US_PER_S); /* it never revives */
+    lh_lease_renewed(lease, lh_clock_us(), 30 * LH_US_PER_S, false); /* it never revives */
     ck_assert(!lh_lease_is_held(lease));
     other = held("b");
     lh_leases_expire(client, lh_lease_deadline_us(other) - 1);
     ck_assert_uint_eq(loss.count, 2);
     ck_assert_int_eq(loss.reason, LH_LOST_UNREACHABLE);
     ck_assert_uint_eq(stats().lost, 2);
+    lh_lease_destroy(lease);
+    lh_lease_destroy(other);
+}
+END_TEST
+
+START_TEST(a_final_deadline_tells_that_the_policy_ends_the_lease)
+{
+    struct lh_lease *lease = held("a"), *other;
+
+    lh_lease_renewed(lease, lh_clock_us(), 30 * LH_US_PER_S, true);
+    lh_leases_expire(client, lh_lease_deadline_us(lease) - declared->options.margin_us);
+    ck_assert_int_eq(loss.reason, LH_LOST_MAX_HOLD);
+    ck_assert_str_eq(lh_lost_reason_name(loss.reason), "max_hold");
+    other = held("b");
+    lh_lease_renewed(other, lh_clock_us() + 1, 31 * LH_US_PER_S, true);
+    lh_lease_renewed(other, lh_clock_us() + 2, 30 * LH_US_PER_S, false); /* the policy was changed again */
+    lh_leases_expire(client, lh_lease_deadline_us(other));
+    ck_assert_int_eq(loss.reason, LH_LOST_EXPIRED);
     lh_lease_destroy(lease);
     lh_lease_destroy(other);
 }
@@ -447,6 +465,7 @@ TCase *tcase_client_leases(void)
     tcase_add_test(tcase, a_deadline_is_sent_plus_waited_plus_remaining);
     tcase_add_test(tcase, only_the_newest_renewal_counts);
     tcase_add_loop_test(tcase, whoever_looks_after_the_deadline_finds_it_lost_first, 0, 2);
+    tcase_add_test(tcase, a_final_deadline_tells_that_the_policy_ends_the_lease);
     tcase_add_test(tcase, renewals_go_over_one_stream_in_one_batch);
     tcase_add_test(tcase, without_a_stream_renewals_go_by_calls);
     tcase_add_test(tcase, a_stream_that_does_not_answer_costs_nothing);
