@@ -39,6 +39,7 @@ class Ref:
     namespace: str
     key: str
     lease_key: str
+    duration: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Answer:
     outcome: str
     reason: str = "unknown"
     remaining: float = 0.0
+    is_final: bool = False  # the policy ends it at this deadline
 
 
 @dataclass
@@ -64,6 +66,7 @@ class Grant:
     units: int = 0  # 0: exclusive
     slots: tuple[int, ...] = ()
     tie: Any = None
+    is_final: bool = False
 
 
 class Transport(Protocol):
@@ -165,7 +168,7 @@ class Core:
 
     @staticmethod
     def _ref(lease: BaseLease) -> Ref:
-        return Ref(lease.namespace, lease.key, lease.lease_key)
+        return Ref(lease.namespace, lease.key, lease.lease_key, lease.duration)
 
     # -- downgrade
 
@@ -320,7 +323,7 @@ class Core:
             answers = [Answer("retry")] * len(batch)
         for lease, answer in zip(batch, answers):
             if answer.outcome == "ok":
-                lease._renewed(sent, answer.remaining)
+                lease._renewed(sent, answer.remaining, answer.is_final)
                 self._tie_again(lease)
             elif answer.outcome == "lost":
                 # Nobody else has its lease key: the daemon ended it because its stream broke.

@@ -32,7 +32,7 @@ class Held(LeaseholdError):
 
 class LeaseLost(LeaseholdError):
     """The lease has ended before it was released. Reasons: released and failed (by its lease key, elsewhere), expired, forced,
-    unreachable (no renewal was answered; the deadline is near), forked (this process is a child of the holder), unknown."""
+    max_hold (the policy ends it then), unreachable (no renewal was answered; the deadline is near), forked (this process is a child of the holder), unknown."""
 
 
 class Denied(LeaseholdError):

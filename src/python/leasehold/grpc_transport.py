@@ -61,7 +61,8 @@ def ended(reason: int) -> str:
 
 
 def granted(answer: Any, lease: Any, sent: float, tie: Any = None) -> Grant:
-    return Grant(lease.token, sent + seconds(answer.waited) + seconds(lease.remaining), lease.units, tuple(lease.slots), tie)
+    return Grant(lease.token, sent + seconds(answer.waited) + seconds(lease.remaining), lease.units, tuple(lease.slots), tie,
+                 lease.deadline_is_final)
 
 
 def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -424,7 +425,7 @@ class GrpcTransport:
     async def heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]:
         request = pb.HeartbeatRequest(leases=map(reference, refs))
         response = await self.unary("Heartbeat", request, pb.HeartbeatResponse, until - clock())
-        return [Answer("ok", "", seconds(each.remaining)) if each.outcome == pb.OUTCOME_OK else self._refused(each)
+        return [Answer("ok", "", seconds(each.remaining), each.deadline_is_final) if each.outcome == pb.OUTCOME_OK else self._refused(each)
                 for each in response.results]
 
     async def release(self, items: Sequence[Release], until: float) -> list[Answer]:

@@ -48,6 +48,7 @@ class BaseLease:
         self._is_ending = False  # a release is under way
         self._margin = self.duration / MARGIN
         self._deadline = self._next_beat = 0.0
+        self._is_final = False  # the policy ends it at its deadline
 
     def __repr__(self) -> str:
         state = "held" if self._is_held else f"lost: {self.lost}" if self.lost else "not held"
@@ -77,7 +78,8 @@ class BaseLease:
     def _loss(self) -> LeaseLost:
         name = scope_name(self.namespace, self.key)
         if self.lost is not None:
-            return LeaseLost(f"the lease {name} with token {self.token} was lost: {self.lost}", self.lost)
+            why = f": the policy of {self.namespace} ends a lease after max_hold" if self.lost == "max_hold" else ""
+            return LeaseLost(f"the lease {name} with token {self.token} was lost: {self.lost}{why}", self.lost)
         if self.token:
             return LeaseLost(f"the lease {name} with token {self.token} is not held: it was released", "released")
         return LeaseLost(f"the lease {name} is not held: it was never acquired", "unknown")
@@ -105,7 +107,7 @@ class BaseLease:
         if self._is_held and not self._is_forked():
             now = clock()
             if now >= self._deadline - self._margin:
-                self._lose("expired" if now >= self._deadline else "unreachable")
+                self._lose("max_hold" if self._is_final else "expired" if now >= self._deadline else "unreachable")
 
     def _is_working(self) -> bool:
         """Is it held, as far as this process knows? Tells nobody: a thread of gRPC's asks."""
@@ -114,12 +116,15 @@ class BaseLease:
     def _granted(self, grant: Grant) -> None:
         self.token, self.units, self.slots, self._deadline = grant.token, grant.units, grant.slots, grant.deadline
         self._next_beat = clock() + self.duration / RENEWALS
+        self._is_final = grant.is_final
+        if grant.is_final:  # it may be for much less than its duration
+            self._margin = min(self.duration, max(grant.deadline - clock(), 0.0)) / MARGIN
         self._is_held = True
 
-    def _renewed(self, sent: float, remaining: float) -> None:
+    def _renewed(self, sent: float, remaining: float, is_final: bool = False) -> None:
         with self._core.lock:
             if self._is_held and clock() < self._deadline:  # an answer that is read too late saves nothing
-                self._deadline = sent + remaining
+                self._deadline, self._is_final = sent + remaining, is_final
                 self._next_beat = sent + self.duration / RENEWALS
 
     def _lose(self, reason: str) -> None:

@@ -23,7 +23,7 @@ log = logging.getLogger("leasehold")
 
 POLL_S, POOLED_POLL_S = 2.0, 0.5
 LOCK_TIMEOUT = "200ms"  # a row that somebody keeps locked must not hold up the renewals of others
-GRANT = "select a.token, extract(epoch from a.deadline - clock_timestamp()), a.units, to_json(a.slots)"
+GRANT = "select a.token, extract(epoch from a.deadline - clock_timestamp()), a.units, to_json(a.slots), a.deadline < a.heartbeat_at + a.duration"
 ACQUIRE = GRANT + " from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $6::jsonb, $7, $8::integer, $9::interval) a"
 DOWNGRADE = GRANT + """
   from (select set_config('lock_timeout', $5, true) as limits, $1::text as namespace offset 0) s
@@ -33,9 +33,9 @@ select state, holder, waiters, advice, holders,
        case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end, policy ? 'capacity'
   from leasehold.explain($1, $2)"""
 HEARTBEAT = """
-select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp())
+select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp()), h.deadline < statement_timestamp() + u.duration
   from (select set_config('lock_timeout', $4, true) as limits offset 0) s
- cross join unnest($1::text[], $2::text[], $3::uuid[]) with ordinality as u (namespace, key, lease_key, n)
+ cross join unnest($1::text[], $2::text[], $3::uuid[], $5::interval[]) with ordinality as u (namespace, key, lease_key, duration, n)
  cross join lateral (select leasehold.heartbeat(u.namespace, u.key, u.lease_key) as deadline offset 0) h
  where s.limits is not null
  order by u.n"""
@@ -43,7 +43,7 @@ RELEASE_OK = """
 select leasehold.release_ok($1, $2, $3::uuid, $4::jsonb)
   from (select set_config('lock_timeout', $5, true) as limits offset 0) s where s.limits is not null"""
 RELEASE_FAIL = RELEASE_OK.replace("release_ok", "release_fail").replace("::jsonb", "")
-ENDED = re.compile(r" ago: (released|failed|expired|forced)\b")
+ENDED = re.compile(r" ago: (released|failed|expired|forced|max_hold)\b")
 LEAVE = """
 select leasehold.leave_queue($1, $2, $3::uuid)
   from (select set_config('lock_timeout', $4, true) as limits offset 0) s where s.limits is not null"""
@@ -59,8 +59,8 @@ def asked(lease: BaseLease) -> tuple[str, str]:
 
 
 def granted(row: Sequence[str | None], sent: float) -> Grant:
-    token, left, units, slots = row
-    return Grant(int(token or 0), sent + float(left or 0), int(units or 0), tuple(json.loads(slots or "[]")))
+    token, left, units, slots, is_final = row
+    return Grant(int(token or 0), sent + float(left or 0), int(units or 0), tuple(json.loads(slots or "[]")), is_final=is_final == "t")
 
 
 class SqlTransport:
@@ -196,9 +196,10 @@ class SqlTransport:
     async def _heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]:
         await self._open(self.renewal, until)
         rows = await self.renewal.query(HEARTBEAT, (array([each.namespace for each in refs]), array([each.key for each in refs]),
-                                                    array([each.lease_key for each in refs]), LOCK_TIMEOUT), until)
+                                                    array([each.lease_key for each in refs]), LOCK_TIMEOUT,
+                                                    array([interval(each.duration) for each in refs])), until)
         # Before its expiry only an administrator ends a lease, or its own lease key; after it, anybody.
-        return [Answer("ok", "", float(left)) if is_held == "t" else Answer("lost", "forced") for is_held, left in rows]
+        return [Answer("ok", "", float(left), is_final == "t") if is_held == "t" else Answer("lost", "forced") for is_held, left, is_final in rows]
 
     async def release(self, items: Sequence[Release], until: float) -> list[Answer]:
         answers = []

@@ -12,9 +12,15 @@ DESCRIPTOR: _descriptor.FileDescriptor
 END_REASON_EXPIRED: EndReason
 END_REASON_FAILED: EndReason
 END_REASON_FORCED: EndReason
+END_REASON_MAX_HOLD: EndReason
 END_REASON_RELEASED: EndReason
 END_REASON_UNKNOWN: EndReason
 END_REASON_UNSPECIFIED: EndReason
+LEASE_STATE_EXPIRED: LeaseState
+LEASE_STATE_HELD_TOO_LONG: LeaseState
+LEASE_STATE_OVERDUE: LeaseState
+LEASE_STATE_SILENT: LeaseState
+LEASE_STATE_UNSPECIFIED: LeaseState
 LIVENESS_ALIVE: Liveness
 LIVENESS_EXPIRED: Liveness
 LIVENESS_OVERDUE: Liveness
@@ -312,7 +318,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ["common_path", "coordinator_id", "databases", "max_block", "schema_version", "server", "timeline", "trouble", "version", "waiters"]
+    __slots__ = ["common_path", "coordinator_id", "databases", "max_block", "schema_version", "server", "timeline", "trouble", "version", "waiters", "warning"]
     COMMON_PATH_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
     DATABASES_FIELD_NUMBER: _ClassVar[int]
@@ -323,6 +329,7 @@ class GetStatusResponse(_message.Message):
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     WAITERS_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
     common_path: str
     coordinator_id: str
     databases: _containers.RepeatedCompositeFieldContainer[DatabaseStatus]
@@ -333,7 +340,8 @@ class GetStatusResponse(_message.Message):
     trouble: str
     version: str
     waiters: int
-    def __init__(self, version: _Optional[str] = ..., schema_version: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., timeline: _Optional[int] = ..., max_block: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., waiters: _Optional[int] = ..., trouble: _Optional[str] = ..., server: _Optional[str] = ..., databases: _Optional[_Iterable[_Union[DatabaseStatus, _Mapping]]] = ..., common_path: _Optional[str] = ...) -> None: ...
+    warning: str
+    def __init__(self, version: _Optional[str] = ..., schema_version: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., timeline: _Optional[int] = ..., max_block: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., waiters: _Optional[int] = ..., trouble: _Optional[str] = ..., server: _Optional[str] = ..., databases: _Optional[_Iterable[_Union[DatabaseStatus, _Mapping]]] = ..., common_path: _Optional[str] = ..., warning: _Optional[str] = ...) -> None: ...
 
 class GrantAccessRequest(_message.Message):
     __slots__ = ["namespace", "principal", "rights"]
@@ -364,8 +372,9 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[HeartbeatResult, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatResult(_message.Message):
-    __slots__ = ["deadline", "end_reason", "has_slots", "heartbeats", "lease_key", "message", "outcome", "remaining", "token", "units"]
+    __slots__ = ["deadline", "deadline_is_final", "end_reason", "has_slots", "heartbeats", "lease_key", "message", "outcome", "remaining", "token", "units"]
     DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_IS_FINAL_FIELD_NUMBER: _ClassVar[int]
     END_REASON_FIELD_NUMBER: _ClassVar[int]
     HAS_SLOTS_FIELD_NUMBER: _ClassVar[int]
     HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
@@ -376,6 +385,7 @@ class HeartbeatResult(_message.Message):
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     deadline: _timestamp_pb2.Timestamp
+    deadline_is_final: bool
     end_reason: EndReason
     has_slots: bool
     heartbeats: int
@@ -385,7 +395,7 @@ class HeartbeatResult(_message.Message):
     remaining: _duration_pb2.Duration
     token: int
     units: int
-    def __init__(self, lease_key: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., message: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., token: _Optional[int] = ..., units: _Optional[int] = ..., has_slots: bool = ...) -> None: ...
+    def __init__(self, lease_key: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., message: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., token: _Optional[int] = ..., units: _Optional[int] = ..., has_slots: bool = ..., deadline_is_final: bool = ...) -> None: ...
 
 class HoldEvent(_message.Message):
     __slots__ = ["alive", "alive_sequence", "granted", "lost", "queued", "released", "renewed", "waited"]
@@ -438,7 +448,7 @@ class LastHold(_message.Message):
     def __init__(self, token: _Optional[int] = ..., owner: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., result: _Optional[str] = ..., error: _Optional[str] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ["acquired_at", "deadline", "duration", "grace", "heartbeat_at", "heartbeats", "labels", "lease_key", "liveness", "mode", "owner", "principal", "remaining", "scope", "slots", "token", "units"]
+    __slots__ = ["acquired_at", "deadline", "deadline_is_final", "duration", "grace", "heartbeat_at", "heartbeats", "labels", "lease_key", "liveness", "mode", "owner", "principal", "remaining", "scope", "slots", "token", "units"]
     class LabelsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -448,6 +458,7 @@ class Lease(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ACQUIRED_AT_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_IS_FINAL_FIELD_NUMBER: _ClassVar[int]
     DURATION_FIELD_NUMBER: _ClassVar[int]
     GRACE_FIELD_NUMBER: _ClassVar[int]
     HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
@@ -465,6 +476,7 @@ class Lease(_message.Message):
     UNITS_FIELD_NUMBER: _ClassVar[int]
     acquired_at: _timestamp_pb2.Timestamp
     deadline: _timestamp_pb2.Timestamp
+    deadline_is_final: bool
     duration: _duration_pb2.Duration
     grace: _duration_pb2.Duration
     heartbeat_at: _timestamp_pb2.Timestamp
@@ -480,7 +492,7 @@ class Lease(_message.Message):
     slots: _containers.RepeatedScalarFieldContainer[int]
     token: int
     units: int
-    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., lease_key: _Optional[str] = ..., token: _Optional[int] = ..., owner: _Optional[str] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., acquired_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., heartbeat_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., principal: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., units: _Optional[int] = ..., slots: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., lease_key: _Optional[str] = ..., token: _Optional[int] = ..., owner: _Optional[str] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., acquired_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., heartbeat_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., principal: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., units: _Optional[int] = ..., slots: _Optional[_Iterable[int]] = ..., deadline_is_final: bool = ...) -> None: ...
 
 class LeaseEvent(_message.Message):
     __slots__ = ["end_reason", "error", "lease", "reason", "result", "type"]
@@ -534,20 +546,24 @@ class ListAccessResponse(_message.Message):
     def __init__(self, rules: _Optional[_Iterable[_Union[AccessRule, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class ListLeasesRequest(_message.Message):
-    __slots__ = ["include_children", "namespace", "owner", "page_size", "page_token", "search"]
+    __slots__ = ["include_children", "longer_than", "namespace", "owner", "page_size", "page_token", "search", "state"]
     INCLUDE_CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    LONGER_THAN_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     SEARCH_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     include_children: bool
+    longer_than: _duration_pb2.Duration
     namespace: _containers.RepeatedScalarFieldContainer[str]
     owner: str
     page_size: int
     page_token: str
     search: str
-    def __init__(self, namespace: _Optional[_Iterable[str]] = ..., include_children: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., owner: _Optional[str] = ..., search: _Optional[str] = ...) -> None: ...
+    state: LeaseState
+    def __init__(self, namespace: _Optional[_Iterable[str]] = ..., include_children: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., owner: _Optional[str] = ..., search: _Optional[str] = ..., state: _Optional[_Union[LeaseState, str]] = ..., longer_than: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ListLeasesResponse(_message.Message):
     __slots__ = ["leases", "next_page_token", "partial"]
@@ -598,7 +614,7 @@ class Namespace(_message.Message):
     def __init__(self, segments: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Policy(_message.Message):
-    __slots__ = ["at_least", "capacity", "dead_after", "expiry", "free_retention", "frozen", "grace", "history", "history_retention", "hook_timeout", "max_duration", "max_hold", "max_leases", "max_reap_failures", "max_waiters", "min_duration", "namespace", "reaper"]
+    __slots__ = ["at_least", "capacity", "dead_after", "end_at_max_hold", "expiry", "free_retention", "frozen", "grace", "history", "history_retention", "hook_timeout", "max_duration", "max_hold", "max_leases", "max_reap_failures", "max_waiters", "min_duration", "namespace", "reaper"]
     class Expiry(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
     class Reaper(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -606,6 +622,7 @@ class Policy(_message.Message):
     AT_LEAST_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
     DEAD_AFTER_FIELD_NUMBER: _ClassVar[int]
+    END_AT_MAX_HOLD_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_MANUAL: Policy.Expiry
     EXPIRY_REAP: Policy.Expiry
@@ -631,6 +648,7 @@ class Policy(_message.Message):
     at_least: _duration_pb2.Duration
     capacity: _wrappers_pb2.Int32Value
     dead_after: _duration_pb2.Duration
+    end_at_max_hold: _wrappers_pb2.BoolValue
     expiry: Policy.Expiry
     free_retention: _duration_pb2.Duration
     frozen: _wrappers_pb2.BoolValue
@@ -646,7 +664,7 @@ class Policy(_message.Message):
     min_duration: _duration_pb2.Duration
     namespace: Namespace
     reaper: Policy.Reaper
-    def __init__(self, namespace: _Optional[_Union[Namespace, _Mapping]] = ..., min_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expiry: _Optional[_Union[Policy.Expiry, str]] = ..., reaper: _Optional[_Union[Policy.Reaper, str]] = ..., frozen: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_leases: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., max_waiters: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., history: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_reap_failures: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., hook_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., free_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., history_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., capacity: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[_Union[Namespace, _Mapping]] = ..., min_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expiry: _Optional[_Union[Policy.Expiry, str]] = ..., reaper: _Optional[_Union[Policy.Reaper, str]] = ..., frozen: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_leases: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., max_waiters: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., history: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_reap_failures: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., hook_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., free_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., history_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., capacity: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., end_at_max_hold: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ...) -> None: ...
 
 class ReapFailure(_message.Message):
     __slots__ = ["error", "lease", "next_try_at", "reap_failures"]
@@ -788,6 +806,9 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []
 
 class EndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = []
+
+class LeaseState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []
 
 class Right(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
