@@ -261,6 +261,22 @@ var cases = []testCase{
 			s.Fatal(err)
 		}
 	}},
+	{"hold_that_the_policy_ends_is_told", "grpc sql pooler", func(s *site) {
+		s.psql("select leasehold.set_policy('ending', max_hold => '8 s', end_at_max_hold => true)")
+		c := s.client()
+		var leases []*leasehold.Lease
+		for _, duration := range []time.Duration{6 * time.Second, 30 * time.Second} {
+			l, err := c.Acquire(context.Background(), "ending", fmt.Sprint(s.key, "-", duration), leasehold.Duration(duration))
+			must(s, err)
+			leases = append(leases, l)
+		}
+		for _, l := range leases {
+			if lost := s.lost(l); lost.Reason != leasehold.MaxHold || lost.Message != "the policy of ending ends a lease after max_hold" {
+				s.Fatal(lost)
+			}
+		}
+		s.is(s.psql("select deadline - acquired_at from leasehold.scope where namespace = 'ending' and key = '%s-6s' and heartbeats > 0", s.key), "00:00:08")
+	}},
 	{"silence_is_told_before_the_deadline", "grpc sql", func(s *site) {
 		p := s.proxy()
 		l := s.acquire(s.clientAt(p.address()), leasehold.Duration(10*time.Second))

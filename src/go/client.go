@@ -15,13 +15,17 @@ import (
 )
 
 // ref names a lease for its holder.
-type ref struct{ namespace, key, leaseKey string }
+type ref struct {
+	namespace, key, leaseKey string
+	duration                 time.Duration // of a lease that is renewed
+}
 
 // grant is the answer to an acquire: deadline on clock().
 type grant struct {
 	token    int64
 	deadline time.Duration
-	units    int // 0: exclusive
+	final    bool // the policy ends it at the deadline
+	units    int  // 0: exclusive
 	slots    []int
 	stream   *holding // that renews it; nil: the client does
 }
@@ -29,6 +33,7 @@ type grant struct {
 // beat is the answer to one renewal. Neither ok nor lost: not done, and nothing is known to be lost.
 type beat struct {
 	ok, lost  bool
+	final     bool // of a renewal that is ok: the policy ends it at its deadline
 	remaining time.Duration
 	reason    Reason
 	message   string

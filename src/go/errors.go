@@ -39,6 +39,7 @@ const (
 	Forced      Reason = "forced"      // by an administrator
 	Released    Reason = "released"    // by somebody else who knows the lease key
 	Failed      Reason = "failed"      // the same
+	MaxHold     Reason = "max_hold"    // the policy of the namespace ends a lease after max_hold
 	Unreachable Reason = "unreachable" // no renewal was answered before the deadline, or the connection of a leader broke
 	Closed      Reason = "closed"      // the client was closed; nothing renews the lease
 	Unknown     Reason = "unknown"     // it has ended, and the database does not remember how

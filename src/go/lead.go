@@ -186,7 +186,7 @@ func (h *holding) follow(l *Lease) {
 			var g grant
 			if g, err = h.t.hold(ctx, h.r, 0); err == nil {
 				cancel()
-				l.extend(g.deadline)
+				l.extend(g.deadline, g.final)
 				h = g.stream
 				break
 			}
@@ -247,7 +247,7 @@ func (h *holding) run(l *Lease) error {
 		}
 		watchdog.Reset(l.duration / 2)
 		if at, known := h.sentAt(event.GetAliveSequence()); known {
-			l.extend(at + renewed.GetRemaining().AsDuration())
+			l.extend(at+renewed.GetRemaining().AsDuration(), renewed.GetDeadlineIsFinal())
 		}
 	}
 }

@@ -21,6 +21,8 @@ type Lease struct {
 	units     int // 0: exclusive
 	slots     []int
 	deadline  time.Duration // on clock()
+	final     bool          // the policy ends it then
+	margin    time.Duration // before the deadline the holder is told
 	next      time.Duration // of the next renewal
 	trouble   string        // why the last renewal failed
 	lost      *LostError
@@ -84,7 +86,7 @@ func (c *Client) newLease(parent context.Context, r request, g grant) (*Lease, e
 }
 
 func (c *Client) makeLease(parent context.Context, r request, g grant) *Lease {
-	l := &Lease{c: c, ref: ref{r.namespace, r.key, r.leaseKey}, duration: r.duration, over: make(chan struct{})}
+	l := &Lease{c: c, ref: r.ref(), duration: r.duration, over: make(chan struct{})}
 	l.take(g)
 	inner, cancel := withCause(parent)
 	l.ctx, l.cancel = leaseContext{inner, l}, cancel
@@ -93,8 +95,13 @@ func (c *Client) makeLease(parent context.Context, r request, g grant) *Lease {
 
 // take makes a grant the lease's. The caller has c.mu, or the lease alone.
 func (l *Lease) take(g grant) {
-	l.token, l.units, l.slots, l.deadline = g.token, g.units, g.slots, g.deadline
+	l.token, l.units, l.slots, l.deadline, l.final = g.token, g.units, g.slots, g.deadline, g.final
+	l.margin = l.duration / 5
 	l.next = g.deadline - l.duration*2/3
+	if g.final { // it may be for much less than its duration
+		left := max(g.deadline-clock(), 0)
+		l.margin, l.next = min(l.margin, left/5), clock()+left/3
+	}
 }
 
 // Token grows with each grant of the scope: hand it to whatever must refuse a holder that is late. [Lease.Downgrade] changes it.
@@ -154,12 +161,16 @@ func (l *Lease) Lost() error {
 }
 
 // stop is when the holder is told: a fifth of the duration before the deadline.
-func (l *Lease) stop() time.Duration { return l.deadline - l.duration/5 }
+func (l *Lease) stop() time.Duration { return l.deadline - l.margin }
 
 // expire loses the lease if its time has come. The caller has c.mu.
 func (l *Lease) expire() {
 	if l.lost == nil && !l.released && clock() >= l.stop() {
-		l.lose(Unreachable, l.trouble)
+		reason, message := Unreachable, l.trouble
+		if l.final {
+			reason, message = MaxHold, "the policy of "+l.ref.namespace+" ends a lease after max_hold"
+		}
+		l.lose(reason, message)
 	}
 }
 
@@ -183,11 +194,14 @@ func (l *Lease) loseNow(reason Reason, message string) {
 }
 
 // extend takes in a renewal, unless it was read too late, or a newer one says more.
-func (l *Lease) extend(deadline time.Duration) {
+func (l *Lease) extend(deadline time.Duration, final bool) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	l.expire()
-	l.deadline = max(l.deadline, deadline)
+	if deadline >= l.deadline {
+		l.deadline, l.final = deadline, final
+	}
+	l.final = l.final || final
 }
 
 // isOver: it is lost, released, or being released.

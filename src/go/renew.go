@@ -125,7 +125,7 @@ func (c *Client) answered(sent time.Duration, leases []*Lease, beats []beat, err
 			// One renewal that failed is no loss; the deadline is.
 			l.trouble, l.next = err.Error(), clock()+min(retryAfter, l.duration/20)
 		case beats[i].ok:
-			l.deadline, l.next, l.trouble = sent+beats[i].remaining, sent+l.duration/3, ""
+			l.deadline, l.final, l.next, l.trouble = sent+beats[i].remaining, beats[i].final, sent+l.duration/3, ""
 		case beats[i].lost && !l.ends:
 			l.lose(beats[i].reason, beats[i].message)
 		case !beats[i].lost:

@@ -117,7 +117,7 @@ func (it ref) message() *pb.LeaseRef {
 	return &pb.LeaseRef{Scope: scopeOf(it.namespace, it.key), LeaseKey: it.leaseKey}
 }
 
-func (r request) ref() ref { return ref{r.namespace, r.key, r.leaseKey} }
+func (r request) ref() ref { return ref{r.namespace, r.key, r.leaseKey, r.duration} }
 
 func (r request) message(wait time.Duration) *pb.AcquireRequest {
 	message := &pb.AcquireRequest{Scope: scopeOf(r.namespace, r.key), Duration: durationpb.New(r.duration), Owner: r.owner,
@@ -151,7 +151,8 @@ func (e *HeldError) take(c *pb.Contention) {
 }
 
 func grantOf(lease *pb.Lease, deadline time.Duration) grant {
-	g := grant{token: lease.GetToken(), deadline: deadline + lease.GetRemaining().AsDuration(), units: int(lease.GetUnits())}
+	g := grant{token: lease.GetToken(), deadline: deadline + lease.GetRemaining().AsDuration(), final: lease.GetDeadlineIsFinal(),
+		units: int(lease.GetUnits())}
 	for _, slot := range lease.GetSlots() {
 		g.slots = append(g.slots, int(slot))
 	}
@@ -209,7 +210,7 @@ func (t *rpc) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
 	beats := make([]beat, len(refs))
 	for i, result := range answer.GetResults() {
 		beats[i] = beat{ok: result.GetOutcome() == pb.Outcome_OUTCOME_OK, lost: result.GetOutcome() == pb.Outcome_OUTCOME_LOST,
-			remaining: result.GetRemaining().AsDuration(), reason: reasonOf(result.GetEndReason()), message: result.GetMessage()}
+			remaining: result.GetRemaining().AsDuration(), final: result.GetDeadlineIsFinal(), reason: reasonOf(result.GetEndReason()), message: result.GetMessage()}
 	}
 	return beats, nil
 }
@@ -294,6 +295,8 @@ func reasonOf(reason pb.EndReason) Reason {
 		return Expired
 	case pb.EndReason_END_REASON_FORCED:
 		return Forced
+	case pb.EndReason_END_REASON_MAX_HOLD:
+		return MaxHold
 	}
 	return Unknown
 }

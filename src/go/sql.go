@@ -270,7 +270,7 @@ func (d *direct) try(s *session, r request) (g grant, granted bool, err error) {
 		atLeast = &value
 	}
 	sent := clock()
-	granted, err = d.row(s, r.ref(), []any{&g.token, &seconds, &g.units, &g.slots}, granting+
+	granted, err = d.row(s, r.ref(), []any{&g.token, &seconds, &g.units, &g.slots, &g.final}, granting+
 		`from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
 		                       labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer) l`,
 		r.namespace, r.key, r.duration.Seconds(), r.owner, r.leaseKey, string(labels), atLeast, string(r.mode), r.unitsInSQL())
@@ -279,7 +279,7 @@ func (d *direct) try(s *session, r request) (g grant, granted bool, err error) {
 }
 
 // granting is what is read of a lease.
-const granting = `select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots `
+const granting = `select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots, l.deadline < l.heartbeat_at + l.duration `
 
 // unitsInSQL is 1 for an exclusive lease.
 func (r request) unitsInSQL() int {
@@ -299,7 +299,7 @@ func (d *direct) downgrade(ctx context.Context, it ref, units int) (grant, error
 	var g grant
 	var seconds float64
 	sent := clock()
-	_, err = d.row(s, it, []any{&g.token, &seconds, &g.units, &g.slots}, granting+
+	_, err = d.row(s, it, []any{&g.token, &seconds, &g.units, &g.slots, &g.final}, granting+
 		`from (select set_config('lock_timeout', '200ms', true) as limits, $1::text as namespace offset 0) s
 		 cross join lateral leasehold.downgrade(s.namespace, $2::text, $3::text::uuid, $4::integer) l`,
 		it.namespace, it.key, it.leaseKey, units)
@@ -478,15 +478,18 @@ func (d *direct) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
 // renew is one transaction; a row that is locked for longer than `patience` makes it fail.
 func (d *direct) renew(ctx context.Context, s *session, refs []ref, patience time.Duration) ([]beat, error) {
 	var namespaces, keys, leaseKeys []string
+	var micros []int64
 	for _, it := range refs {
+		micros = append(micros, it.duration.Microseconds())
 		namespaces, keys, leaseKeys = append(namespaces, it.namespace), append(keys, it.key), append(leaseKeys, it.leaseKey)
 	}
 	batch := &pgx.Batch{}
 	batch.Queue("select set_config('lock_timeout', $1::text, true)", fmt.Sprintf("%dms", patience.Milliseconds()))
-	batch.Queue(`select i.n, extract(epoch from h.deadline - clock_timestamp())::float8
-	               from unnest($1::text[], $2::text[], $3::text[]::uuid[]) with ordinality i (namespace, key, lease_key, n)
+	batch.Queue(`select i.n, extract(epoch from h.deadline - clock_timestamp())::float8,
+	                    coalesce(h.deadline < statement_timestamp() + i.micros * interval '1 microsecond', false)
+	               from unnest($1::text[], $2::text[], $3::text[]::uuid[], $4::bigint[]) with ordinality i (namespace, key, lease_key, micros, n)
 	              cross join lateral (select leasehold.heartbeat(i.namespace, i.key, i.lease_key) as deadline offset 0) h`,
-		namespaces, keys, leaseKeys)
+		namespaces, keys, leaseKeys, micros)
 	results := s.SendBatch(ctx, batch)
 	defer results.Close()
 	beats := make([]beat, len(refs))
@@ -500,13 +503,14 @@ func (d *direct) renew(ctx context.Context, s *session, refs []ref, patience tim
 	for rows.Next() {
 		var n int
 		var seconds *float64
-		if err := rows.Scan(&n, &seconds); err != nil {
+		var final bool
+		if err := rows.Scan(&n, &seconds, &final); err != nil {
 			return nil, d.failed(s, refs[0], err)
 		}
 		if seconds == nil {
 			beats[n-1].lost = true
 		} else {
-			beats[n-1].ok, beats[n-1].remaining = true, time.Duration(*seconds*float64(time.Second))
+			beats[n-1].ok, beats[n-1].final, beats[n-1].remaining = true, final, time.Duration(*seconds*float64(time.Second))
 		}
 	}
 	// The renewal counts only once its transaction is committed.
@@ -521,7 +525,7 @@ func (d *direct) renew(ctx context.Context, s *session, refs []ref, patience tim
 	return beats, nil
 }
 
-var ended = regexp.MustCompile(` ago: (released|failed|expired|forced)\b`)
+var ended = regexp.MustCompile(` ago: (released|failed|expired|forced|max_hold)\b`)
 
 // reason is how the last lease of a scope ended. What SQL tells of that is a sentence.
 func (d *direct) reason(s *session, it ref) Reason {

@@ -77,7 +77,7 @@ export interface LeadOptions {
   onLeader?: (owner: string) => void;
 }
 
-export type LostReason = 'expired' | 'forced' | 'released' | 'failed' | 'unreachable' | 'closed' | 'unknown';
+export type LostReason = 'expired' | 'forced' | 'released' | 'failed' | 'max_hold' | 'unreachable' | 'closed' | 'unknown';
 
 export class Client implements AsyncDisposable {
   /** The addresses of daemons, or options. Nothing connects before the first call. */

@@ -38,8 +38,10 @@ static void note_remaining(struct hold *hold, int64_t remaining_us)
     hold->lease.remaining_us = remaining_us;
     hold->deadline_us = now_us + remaining_us;
     hold->next_us = hold->deadline_us - hold->lease.duration_us / 3 * 2;
-    if (hold->lease.is_final && hold->next_us <= now_us) /* then ask how it ended */
-        hold->next_us = hold->deadline_us > now_us ? hold->deadline_us : now_us + pause_us(hold);
+    if (hold->lease.is_final && hold->next_us <= now_us) { /* the client goes on hearing of it; then how it ended */
+        int64_t pause = remaining_us > 0 ? hold->lease.duration_us / 3 : pause_us(hold);
+        hold->next_us = now_us + (remaining_us > 0 && remaining_us < pause ? remaining_us : pause);
+    }
     lh_hold_look_at(hold, hold->next_us);
 }
 

@@ -28,7 +28,7 @@ const durationOf = (ms) => ({ seconds: Math.floor(ms / 1000), nanos: Math.floor(
 const msOf = (duration) => (duration ? Number(duration.seconds) * 1000 + duration.nanos / 1e6 : 0);
 const scopeOf = ({ namespace, key }) => ({ namespace: namespace.split('.'), key });
 const refOf = (ref) => ({ scope: scopeOf(ref), lease_key: ref.leaseKey });
-const reasonOf = (reason) => (/RELEASED|FAILED|EXPIRED|FORCED/.test(reason) ? reason.slice('END_REASON_'.length).toLowerCase() : 'unknown');
+const reasonOf = (reason) => (/RELEASED|FAILED|EXPIRED|FORCED|MAX_HOLD/.test(reason) ? reason.slice('END_REASON_'.length).toLowerCase() : 'unknown');
 
 class GrpcTransport {
   #servers;
@@ -152,6 +152,7 @@ class GrpcTransport {
     return results.map((each) => ({
       outcome: outcomes[each.outcome] ?? 'retry',
       remainingMs: msOf(each.remaining),
+      isFinal: each.deadline_is_final,
       reason: reasonOf(each.end_reason),
       message: each.message,
     }));
@@ -225,7 +226,13 @@ class Tie {
   }
 }
 
-const grantOf = ({ token, units, slots, remaining }, since) => ({ token: BigInt(token), units, slots, deadline: since + msOf(remaining) });
+const grantOf = ({ token, units, slots, remaining, deadline_is_final: isFinal }, since) => ({
+  token: BigInt(token),
+  units,
+  slots,
+  deadline: since + msOf(remaining),
+  isFinal,
+});
 
 function messageOf(request, waitMs) {
   const wait = waitMs === Infinity ? { wait_forever: true } : { wait: durationOf(waitMs) };

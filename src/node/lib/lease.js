@@ -31,13 +31,17 @@ class Lease {
     this._tie = grant.tie;
   }
 
-  _take({ token, units, slots, deadline }) {
+  _take({ token, units, slots, deadline, isFinal }) {
     this.token = token;
     this.mode = units > 0 ? 'shared' : 'exclusive';
     this.units = units;
     this.slots = slots;
     this._deadline = deadline; // on clock()
-    this._next = deadline - (this.durationMs * 2) / 3; // renewal
+    this._isFinal = isFinal; // the policy ends it then
+    // One that is final may be for much less than its duration.
+    const leftMs = isFinal ? Math.max(deadline - clock(), 0) : this.durationMs;
+    this._marginMs = Math.min(leftMs, this.durationMs) / 5;
+    this._next = isFinal ? clock() + leftMs / 3 : deadline - (this.durationMs * 2) / 3; // renewal
   }
 
   /** Aborts once when the lease is lost, before its deadline; the reason is the LeaseLostError. */
@@ -156,11 +160,11 @@ class Lease {
   }
 
   get _ref() {
-    return { namespace: this.namespace, key: this.key, leaseKey: this._request.leaseKey };
+    return { namespace: this.namespace, key: this.key, leaseKey: this._request.leaseKey, durationMs: this.durationMs };
   }
 
   get _stop() {
-    return this._deadline - this.durationMs / 5;
+    return this._deadline - this._marginMs;
   }
 
   /** Held, as far as is known; tells nobody. */
@@ -176,7 +180,8 @@ class Lease {
   _expire() {
     if (this.#lost !== null || this.#isReleased || clock() < this._stop) return;
     this.#renewer.notice();
-    this._lose('unreachable', this._trouble);
+    if (this._isFinal) this._lose('max_hold', `the policy of ${this.namespace} ends a lease after max_hold`);
+    else this._lose('unreachable', this._trouble);
   }
 
   _lose(reason, message = '') {

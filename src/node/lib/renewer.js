@@ -98,6 +98,7 @@ class Renewer {
       if (!lease.isHeld()) return; // an answer that was read too late saves nothing
       if (beats?.[n].outcome === 'ok') {
         lease._deadline = sent + beats[n].remainingMs;
+        lease._isFinal = beats[n].isFinal;
         lease._next = sent + lease.durationMs / 3;
         lease._trouble = '';
         this.#tie(lease);

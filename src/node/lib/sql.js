@@ -10,7 +10,7 @@ const { clock } = require('./time.js');
 const MOST_IDLE = 2; // connections
 const POOLED_POLL_MS = 200;
 const LOCK_TIMEOUT = '200ms'; // a row that somebody keeps locked must not hold up the renewals of others
-const GRANT = 'select a.token::text, extract(epoch from a.deadline - clock_timestamp())::text as seconds, a.units::text, to_json(a.slots)::text as slots';
+const GRANT = 'select a.token::text, extract(epoch from a.deadline - clock_timestamp())::text as seconds, a.units::text, to_json(a.slots)::text as slots, (a.deadline < a.heartbeat_at + a.duration)::text as final';
 const ACQUIRE = `${GRANT}
   from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
                          labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer) a`;
@@ -26,9 +26,10 @@ select state, holder, waiters::text, advice, holders::text,
             then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end::text as free
   from leasehold.explain($1::text, $2::text)`;
 const HEARTBEAT = `
-select extract(epoch from h.deadline - clock_timestamp())::text as seconds
+select extract(epoch from h.deadline - clock_timestamp())::text as seconds,
+       (h.deadline < statement_timestamp() + make_interval(secs => u.duration))::text as final
   from (select set_config('lock_timeout', $4::text, true) as limits offset 0) s
- cross join unnest($1::text[], $2::text[], $3::text[]::uuid[]) with ordinality as u (namespace, key, lease_key, n)
+ cross join unnest($1::text[], $2::text[], $3::text[]::uuid[], $5::float8[]) with ordinality as u (namespace, key, lease_key, duration, n)
  cross join lateral (select leasehold.heartbeat(u.namespace, u.key, u.lease_key) as deadline offset 0) h
  where s.limits is not null
  order by u.n`;
@@ -140,11 +141,12 @@ class SqlTransport {
     if (!this.#renewal || this.#renewal.isBroken) this.#renewal = await this.#connect();
     const renew = async (some) => {
       const columns = ['namespace', 'key', 'leaseKey'].map((name) => some.map((ref) => ref[name]));
-      const rows = await this.#renewal.query(HEARTBEAT, [...columns, LOCK_TIMEOUT], until - clock());
-      return Promise.all(rows.map(async ({ seconds }, n) =>
+      const rows = await this.#renewal.query(
+        HEARTBEAT, [...columns, LOCK_TIMEOUT, some.map((ref) => ref.durationMs / 1000)], until - clock());
+      return Promise.all(rows.map(async ({ seconds, final }, n) =>
         seconds === null
           ? { outcome: 'lost', reason: await this.#reason(this.#renewal, some[n]) }
-          : { outcome: 'ok', remainingMs: Number(seconds) * 1000 }));
+          : { outcome: 'ok', remainingMs: Number(seconds) * 1000, isFinal: final === 'true' }));
     };
     try {
       return await renew(refs);
@@ -161,7 +163,7 @@ class SqlTransport {
   /** How the last lease of a scope ended. What SQL tells of that is a sentence. */
   async #reason(session, { namespace, key }) {
     const rows = await session.query('select advice from leasehold.explain($1::text, $2::text)', [namespace, key]).catch(() => []);
-    return / ago: (released|failed|expired|forced)\b/.exec(rows[0]?.advice)?.[1] ?? 'unknown';
+    return / ago: (released|failed|expired|forced|max_hold)\b/.exec(rows[0]?.advice)?.[1] ?? 'unknown';
   }
 
   release({ namespace, key, leaseKey }, { isFailed, value }, timeoutMs) {
@@ -199,11 +201,12 @@ function configOf(config) {
 }
 
 const modeOf = ({ shared }) => (shared ? 'shared' : 'exclusive');
-const grantOf = ({ token, seconds, units, slots }, sent) => ({
+const grantOf = ({ token, seconds, units, slots, final }, sent) => ({
   token: BigInt(token),
   units: Number(units),
   slots: JSON.parse(slots ?? '[]'),
   deadline: sent + Number(seconds) * 1000,
+  isFinal: final === 'true',
 });
 
 /** One connection. It keeps the process alive only while something waits for it. */

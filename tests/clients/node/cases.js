@@ -220,6 +220,15 @@ const cases = {
     assert.throws(() => lease.check(), leasehold.LeaseLostError);
     assert.equal(told, 1);
   },
+  async hold_that_the_policy_ends_is_told(site) {
+    await site.psql("select leasehold.set_policy('nodeending', max_hold => '8 s', end_at_max_hold => true)");
+    const client = site.client();
+    const [renewed, long] = await Promise.all([6000, 30000].map((durationMs) => client.acquire('nodeending', `${site.key}-${durationMs}`, { durationMs })));
+    assert.deepEqual([await site.lost(renewed), await site.lost(long)], ['max_hold', 'max_hold']);
+    assert.match(renewed.lost.message, /the policy of nodeending ends a lease after max_hold/);
+    const renewals = `select deadline - acquired_at from leasehold.scope where namespace = 'nodeending' and key = '${site.key}-6000' and heartbeats > 0`;
+    assert.equal(await site.psql(renewals), '00:00:08');
+  },
   async unheard_loss_is_told_at_the_end(site) {
     const lost = (cause) => (error) => {
       assert.ok(error instanceof leasehold.LeaseLostError, error);

@@ -285,6 +285,18 @@ def forced_end_is_told(place):
     assert told == ["forced"] and lost.value.reason == "forced"
 
 
+def hold_that_the_policy_ends_is_told(place):
+    namespace, told = f"ending{uuid.uuid4().hex[:8]}", []
+    place.psql(f"select leasehold.set_policy('{namespace}', max_hold => '8 s', end_at_max_hold => true)")
+    client = place.client()
+    renewed, long = (client.lease(namespace, f"{duration}", duration=duration, on_lost=told.append).acquire() for duration in (6, 30))
+    wait_until(lambda: len(told) == 2, 30)
+    assert (told, renewed.lost, long.lost) == (["max_hold"] * 2, "max_hold", "max_hold")
+    with pytest.raises(leasehold.LeaseLost, match=f"the policy of {namespace} ends a lease after max_hold"):
+        renewed.check()
+    assert place.psql(f"select deadline - acquired_at from leasehold.scope where namespace = '{namespace}' and heartbeats > 0") == "00:00:08"
+
+
 def unheard_loss_is_told_at_the_end(place):
     key, told, client = fresh(), [], place.client()
     with pytest.raises(leasehold.LeaseLost) as lost:

@@ -23,25 +23,26 @@ final class Database {
     private static final int MOST_IDLE = 2;
     private static final long POOLED_POLL = 200_000_000;
     private static final long SLICE = 100_000_000; // how soon a waiter sees that its caller has given up
-    private static final String GRANT = "select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots ";
+    private static final String GRANT = "select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots, "
+            + "l.deadline < l.heartbeat_at + l.duration ";
     // The last: units that are free, where there is a capacity. getObject() and two operators: jsonb's ? is a parameter to JDBC.
     private static final String EXPLAIN = """
             select state, holder, waiters, advice, holders,
                    case state when 'held' then 0 * (policy ->> 'capacity')::integer
                               else (policy ->> 'capacity')::integer - least(coalesce(units, 0), (policy ->> 'capacity')::integer) end
               from leasehold.explain(?, ?)""";
-    private static final Pattern ENDED = Pattern.compile(" ago: (released|failed|expired|forced)\\b");
+    private static final Pattern ENDED = Pattern.compile(" ago: (released|failed|expired|forced|max_hold)\\b");
 
     /** Names a lease for its holder. */
     record Ref(String namespace, String key, String leaseKey) {
     }
 
-    /** The answer to an acquire or a downgrade; units are 0 for an exclusive lease; deadline is on the Clock. */
-    record Grant(long token, long deadline, int units, List<Integer> slots) {
+    /** The answer to an acquire or a downgrade; units are 0 for an exclusive lease; deadline is on the Clock, and may be the policy's end. */
+    record Grant(long token, long deadline, int units, List<Integer> slots, boolean isFinal) {
     }
 
-    /** The answer to one renewal: `remaining` nanoseconds, or why it is lost; neither: nothing is known. */
-    record Beat(long remaining, LeaseException.Reason lost, String trouble) {
+    /** The answer to one renewal: `remaining` nanoseconds, `given` from its statement's start on; or why it is lost; neither: nothing is known. */
+    record Beat(long remaining, long given, LeaseException.Reason lost, String trouble) {
         boolean isOk() {
             return lost == null && trouble == null;
         }
@@ -152,7 +153,7 @@ final class Database {
     private static Grant grant(ResultSet rows, long sent) throws SQLException {
         Array slots = rows.getArray(4);
         return new Grant(rows.getLong(1), sent + nanos(rows.getDouble(2)), rows.getInt(3),
-                slots == null ? List.of() : List.of((Integer[]) slots.getArray()));
+                slots == null ? List.of() : List.of((Integer[]) slots.getArray()), rows.getBoolean(5));
     }
 
     /** Shared from now on. Gives up soon where somebody keeps the row locked; null: it is not held. */
@@ -322,7 +323,7 @@ final class Database {
                 try {
                     beats.addAll(renew(List.of(ref), limit, "50ms"));
                 } catch (LeaseException e) {
-                    beats.add(new Beat(0, null, e.getMessage()));
+                    beats.add(new Beat(0, 0, null, e.getMessage()));
                 }
             }
             return beats;
@@ -332,21 +333,23 @@ final class Database {
     private List<Beat> renew(List<Ref> refs, long limit, String lockTimeout) {
         List<Beat> beats = new ArrayList<>();
         renewal.query(limit, refs.get(0).namespace, refs.get(0).key, """
-                select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp())::float8
+                select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp())::float8,
+                       extract(epoch from h.deadline - statement_timestamp())::float8
                   from (select set_config('lock_timeout', ?, true) as limits offset 0) s
                  cross join unnest(?::text[], ?::text[], ?::uuid[]) with ordinality as u (namespace, key, lease_key, n)
                  cross join lateral (select leasehold.heartbeat(u.namespace, u.key, u.lease_key) as deadline offset 0) h
                  where s.limits is not null
                  order by u.n""", rows -> {
                     while (rows.next()) {
-                        beats.add(new Beat(nanos(rows.getDouble(2)), rows.getBoolean(1) ? null : LeaseException.Reason.UNKNOWN, null));
+                        beats.add(new Beat(nanos(rows.getDouble(2)), nanos(rows.getDouble(3)),
+                                rows.getBoolean(1) ? null : LeaseException.Reason.UNKNOWN, null));
                     }
                     return null;
                 }, lockTimeout, refs.stream().map(Ref::namespace).toArray(String[]::new), refs.stream().map(Ref::key).toArray(String[]::new),
                 refs.stream().map(Ref::leaseKey).toArray(String[]::new));
         for (int i = 0; i < beats.size(); i++) {
             if (!beats.get(i).isOk()) {
-                beats.set(i, new Beat(0, reason(renewal, refs.get(i), limit), null));
+                beats.set(i, new Beat(0, 0, reason(renewal, refs.get(i), limit), null));
             }
         }
         return beats;

@@ -25,6 +25,8 @@ public final class Lease implements AutoCloseable {
     private final List<Consumer<LeaseException.Lost>> listeners = new ArrayList<>();
     private long duration;
     private long deadline;
+    private boolean isFinal; // the policy ends it at the deadline
+    private long margin; // before the deadline
     private long next; // renewal
     private String trouble; // of the last renewal
     private LeaseException.Lost lost;
@@ -46,7 +48,11 @@ public final class Lease implements AutoCloseable {
         units = grant.units();
         slots = grant.slots();
         deadline = grant.deadline();
-        next = deadline - duration / 3 * 2;
+        isFinal = grant.isFinal();
+        // One that is final may be for much less than its duration.
+        long left = isFinal ? Math.min(duration, Math.max(deadline - Clock.now(), 0)) : duration;
+        margin = request.isRenewed ? left / 5 : 0;
+        next = isFinal ? Clock.now() + left / 3 : deadline - duration / 3 * 2;
     }
 
     /** Whether others may hold the name too. */
@@ -410,11 +416,13 @@ public final class Lease implements AutoCloseable {
 
     /** When the holder is told: a fifth of the duration before the deadline. */
     long stop() {
-        return deadline - (request.isRenewed ? duration / 5 : 0);
+        return deadline - margin;
     }
 
     void expire() {
-        if (lost == null && !isReleased && Clock.now() >= stop()) {
+        if (lost == null && !isReleased && Clock.now() >= stop() && isFinal) {
+            lose(LeaseException.Reason.MAX_HOLD, "the policy of " + ref.namespace() + " ends a lease after max_hold");
+        } else if (lost == null && !isReleased && Clock.now() >= stop()) {
             lose(request.isRenewed ? LeaseException.Reason.UNREACHABLE : LeaseException.Reason.EXPIRED, trouble);
         }
     }
@@ -471,6 +479,7 @@ public final class Lease implements AutoCloseable {
         }
         if (beat.isOk()) {
             deadline = sent + beat.remaining();
+            isFinal = beat.given() < duration - 2_000; // by more than PostgreSQL rounds
             next = sent + duration / 3;
             trouble = null;
         } else if (beat.lost() == null) { // no loss yet; the deadline is

@@ -99,6 +99,8 @@ public abstract sealed class LeaseException extends RuntimeException {
         RELEASED,
         /** Somebody else who knows the lease key released it as failed. */
         FAILED,
+        /** The policy of the namespace ends a lease after max_hold. */
+        MAX_HOLD,
         /** No renewal was answered in time. */
         UNREACHABLE,
         /** The client was closed. */

@@ -113,7 +113,7 @@ final class Renewer implements Runnable {
         synchronized (client.lock) {
             isAsking = false;
             for (int i = 0; i < asked.size(); i++) {
-                asked.get(i).answered(sent, beats == null ? new Database.Beat(0, null, trouble) : beats.get(i));
+                asked.get(i).answered(sent, beats == null ? new Database.Beat(0, 0, null, trouble) : beats.get(i));
             }
             client.lock.notifyAll();
         }

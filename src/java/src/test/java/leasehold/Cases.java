@@ -205,6 +205,20 @@ abstract class Cases {
     }
 
     @Test
+    void hold_that_the_policy_ends_is_told() throws Exception {
+        site.sql("select leasehold.set_policy('ending', max_hold => '8 s', end_at_max_hold => true)");
+        LeaseClient client = site.client();
+        Lease renewed = client.lease("ending", site.key + "-6").duration(seconds(6)).acquire();
+        Lease asked = client.lease("ending", site.key + "-30").duration(seconds(30)).acquire();
+        assertEquals(LeaseException.Reason.MAX_HOLD, lost(renewed).reason());
+        LeaseException.Lost lost = lost(asked);
+        assertEquals(LeaseException.Reason.MAX_HOLD, lost.reason());
+        assertTrue(lost.getMessage().contains("the policy of ending ends a lease after max_hold"), lost.getMessage());
+        assertEquals("00:00:08", site.sql("select deadline - acquired_at from leasehold.scope where namespace = 'ending' and key = '"
+                + site.key + "-6' and heartbeats > 0"));
+    }
+
+    @Test
     void forced_end_is_told() throws Exception {
         Lease lease = site.lease(site.client()).duration(seconds(6)).acquire();
         site.forceRelease("cases");
