@@ -52,6 +52,7 @@ declare
   v_found record;
   v_may_be_plain boolean := false;
   v_is_alone boolean;
+  v_has_room boolean := false;
 begin
   if current_setting('synchronous_commit') = 'off' then
     perform leasehold_internal.be_durable();
@@ -107,6 +108,8 @@ begin
       end if;
     end if;
     if p_units[1] is null then
+      v_has_room := exists (select from leasehold.policy p where p.max_leases is not null)
+                    and leasehold_internal.has_room_for(p_namespace, p_key, array(select leasehold_internal.policy_of(p_namespace[1])));
       -- Its twin is the statement for a batch of several, below.
       return query
         update leasehold.scope s
@@ -139,7 +142,7 @@ begin
                       and f.id is not null and r.namespace is not null
                       for no key update skip locked) x
                  where f.is_same and p_lease_key[1] is not null
-                   and leasehold_internal.is_plain(r, p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1])
+                   and leasehold_internal.is_plain(r, p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1], v_has_room)
                    and not exists (select from leasehold.registered_hook h
                                     where h.event = 'acquire' and leasehold_internal.covers(h.namespace, p_namespace[1]))
                    and not exists (select from leasehold.waiter q
@@ -154,6 +157,9 @@ begin
         -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
         if exists (select from leasehold.watch) then
           perform leasehold_internal.tell_watchers(p_namespace, p_key);
+        end if;
+        if v_has_room then
+          perform leasehold_internal.note_leases(p_namespace, 1);
         end if;
         return;
       end if;
@@ -199,6 +205,9 @@ begin
                   from unnest(p_namespace, p_key, p_units) with ordinality as u (namespace, key, units, n)) i
          where i.is_late);
     end if;
+    if exists (select from unnest(v_rules) r where r.max_leases is not null) then
+      v_has_room := leasehold_internal.has_room_for(p_namespace, p_key, v_rules);
+    end if;
     with granted as (
       update leasehold.scope s
          set state = 'held',
@@ -236,7 +245,7 @@ begin
                     for no key update skip locked) x
                where i.namespace <> all (v_hooked) and i.lease_key is not null and i.at_least_us is null
                  and i.n <> all (v_late)
-                 and leasehold_internal.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us)
+                 and leasehold_internal.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us, v_has_room)
               offset 0) w
        where s.ctid = w.row_id
       returning row(w.n, 'granted', s.token, w.now, leasehold_internal.to_us(w.grace),
@@ -244,6 +253,9 @@ begin
                     leasehold_internal.to_us(least(coalesce(w.dead_after, w.duration * 2 / 3), w.max_hold)),
                     case when w.capacity is not null then 0 end, null)::leasehold_internal.acquired as answer)
     select coalesce(array_agg(g.answer), '{}') into v_granted from granted g;
+    if v_has_room and v_granted <> '{}' then
+      perform leasehold_internal.note_leases(array(select p_namespace[g.n] from unnest(v_granted) g), 1);
+    end if;
     if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
       perform leasehold_internal.tell_watchers(array_agg(p_namespace[g.n]), array_agg(p_key[g.n]))
          from unnest(v_granted) g

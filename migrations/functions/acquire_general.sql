@@ -299,6 +299,9 @@ begin
     perform leasehold_internal.grant_shares(v_work, p_coordinator, p_principals, v_life, v_now);
     perform leasehold_internal.renew_shares(v_work, p_coordinator, p_principals, v_life, v_now);
   end if;
+  if v_grants and v_has_quotas then
+    perform leasehold_internal.note_leases(array(select w.namespace from unnest(v_work) w where w.outcome = 'granted'), 1);
+  end if;
   if p_all then
     perform leasehold_internal.mark_together(v_work);
   end if;

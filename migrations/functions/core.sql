@@ -13,7 +13,8 @@ $$;
 comment on function leasehold_internal.core_life is 'This life of the database, for the extension leasehold_core';
 
 -- The rules of a namespace; no row where it is none. is_plain: a free scope is granted if the item's own values allow it (is_plain() in
--- single_item.sql); may_wait: so is a wait for one that is held, a place in its queue (plain_wait() there). Locks nothing.
+-- single_item.sql); has_history: core_released() has
+-- something to write down; may_wait: so is a wait for one that is held, a place in its queue (plain_wait() there). Locks nothing.
 create or replace function leasehold_internal.core_rules(p_namespace text)
 returns table (
   is_plain boolean, is_manual boolean, has_capacity boolean, has_history boolean, has_acquire_hook boolean, has_heartbeat_hook boolean,
@@ -25,7 +26,7 @@ as $$
   select not r.frozen and r.max_leases is null and r.at_least is null and leasehold_internal.hold_limit(r) is null,
          r.expiry = 'manual',
          r.capacity is not null,
-         cardinality(leasehold_internal.with_history(array[p_namespace])) > 0,
+         cardinality(leasehold_internal.with_history(array[p_namespace])) > 0 or r.max_leases is not null,
          h.events @> '{acquire}',
          -- What may be renewed for less than its duration is left to SQL, as where a hook is.
          h.events @> '{heartbeat}' or leasehold_internal.hold_limit(r) is not null,
@@ -54,7 +55,7 @@ end
 $$;
 comment on function leasehold_internal.core_granted is 'What follows the grant of scopes, for the extension leasehold_core';
 
--- The leases of these scopes have been ended: history, who watches, and SQL users who wait. Locks what those functions do.
+-- The leases of these scopes have been ended: history, limits, who watches, and SQL users who wait. Locks what those functions do.
 create or replace function leasehold_internal.core_released(p_namespace text[], p_key text[]) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -62,6 +63,9 @@ as $$
 begin
   if exists (select from leasehold.policy p where p.history) then
     perform leasehold_internal.record_holds(null, null, p_namespace, p_key);
+  end if;
+  if exists (select from leasehold.policy p where p.max_leases is not null) then
+    perform leasehold_internal.note_leases(p_namespace, -1);
   end if;
   if exists (select from leasehold.watch) then
     perform leasehold_internal.tell_watchers(p_namespace, p_key);

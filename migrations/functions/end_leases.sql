@@ -71,6 +71,9 @@ begin
   if exists (select from leasehold.policy p where p.history) then
     perform leasehold_internal.record_holds(null, p_now, array_agg(e.namespace), array_agg(e.key), array_agg(e.lease_key)) from unnest(p_ends) e having count(*) > 0;
   end if;
+  if exists (select from leasehold.policy p where p.max_leases is not null) then
+    perform leasehold_internal.note_leases(array_agg(e.namespace), -1) from unnest(p_ends) e having count(*) > 0;
+  end if;
   if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
     perform leasehold_internal.tell_watchers(array_agg(e.namespace), array_agg(e.key), array_agg(e.lease_key)) from unnest(p_ends) e having count(*) > 0;
   end if;

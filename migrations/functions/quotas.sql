@@ -1,16 +1,19 @@
 -- The limits of a policy on how many leases are held and how many callers wait: max_leases and max_waiters.
 --
--- Nothing is counted up and down: such a counter is a row that every grant and every end of a lease would lock or add to, an open transaction
--- would delay all others under the prefix, and it is wrong for ever after one end that forgets it. Instead the leases are counted, and not
--- often. What was counted, and the tokens that have been drawn since, bound what can be held now, however leases end (leasehold.quota_count).
--- While that bound is far from the limit, an acquire reads one row. Near it, grants take turns, and each counts: that is exact, and costs
--- as much as there is to count. The same for waiters with tickets, within one scope.
+-- Neither is a counter, a row that every grant and every end of a lease would lock: an open transaction would delay all others. What is held is
+-- counted once (leasehold.quota_base), and from then on by rows that grants and ends add (leasehold.quota_change). A row counts where its transaction
+-- had not ended for the snapshot of that count, so that none has to be removed before it counts, and what is dead is not read.
+-- It is counted anew in a new life, after a change of a policy, and now and then, should an end have been forgotten or a policy have come while
+-- leases were granted. While the limit is far away, that is all. Near it, grants take turns.
+--
+-- Waiters are counted, and not often: what was counted, and the tickets that have been drawn since, bound what can wait now (leasehold.quota_count).
+-- Near the limit each who comes counts.
 --
 -- Far is what the call wants, and more than what other sessions grant or queue at once and have not committed, for nobody sees that.
 
 -- How many leases are held below a prefix. Locks nothing.
 create or replace function leasehold_internal.leases_below(p_prefix text) returns bigint
-language plpgsql
+language plpgsql stable
 set enable_seqscan = on
 as $$
 begin
@@ -30,6 +33,84 @@ language plpgsql
 as $$
 begin
   return case when p_rules.max_leases is not null then p_rules.max_leases - leasehold_internal.leases_below(p_rules.quota_prefix) end;
+end
+$$;
+
+-- What is held below a prefix by the last count and what has changed since, how many changes that are, and when the leases themselves were counted
+-- last; no row where no count is true any more. In one statement, which has one snapshot. To be used in FROM, where it becomes a part of the query.
+-- Locks nothing.
+create or replace function leasehold_internal.leases_counted(p_prefix text) returns table (held bigint, changes bigint, counted_at timestamptz)
+language sql stable
+as $$
+  select b.amount + c.amount + r.amount, c.count + r.count, b.counted_at
+    from (select q.*
+            from leasehold.quota_base q
+           where q.prefix = p_prefix
+             and q.life = (select i.id from leasehold_internal.this_life() i)
+             and q.mark = (select m.last_value from leasehold.policy_mark m)
+           order by q.prefix desc, q.life desc, q.mark desc, q.seen desc
+           limit 1) b
+   cross join lateral (
+     select coalesce(sum(x.amount), 0) as amount, count(*) as count
+       from leasehold.quota_change x
+      where x.prefix = p_prefix and x.changed_by >= b.next_one
+        and (x.changed_by <> b.writer or x.number > b.last_own)) c
+   cross join lateral (
+     select coalesce(sum(x.amount), 0) as amount, count(*) as count
+       from leasehold.quota_change x
+      where x.prefix = p_prefix and x.changed_by < b.next_one and x.changed_by = any (b.running || b.writer)
+        and (x.changed_by <> b.writer or x.number > b.last_own)) r
+$$;
+
+-- Write down what is held below a prefix: counted (`p_is_recount`), or what leases_counted() says. Former counts, and the changes that are counted
+-- in, go: who does not see the new count sees those. In READ COMMITTED. Locks the rows that go, and waits for nobody.
+create or replace function leasehold_internal.count_leases(p_prefix text, p_is_recount boolean) returns void
+language plpgsql
+set enable_seqscan = off
+as $$
+declare
+  v_base leasehold.quota_base;
+begin
+  -- In one statement, which has one snapshot.
+  insert into leasehold.quota_base (prefix, life, mark, seen, next_one, running, writer, last_own, counted_at, amount)
+  select p_prefix, i.id, m.last_value, pg_snapshot_xmax(s.now)::text::bigint - cardinality(r.running), pg_snapshot_xmax(s.now), r.running,
+         pg_current_xact_id(), (select n.last_value from leasehold.quota_number n),
+         case when p_is_recount then clock_timestamp() else c.counted_at end,
+         case when p_is_recount then leasehold_internal.leases_below(p_prefix) else c.held end
+    from leasehold_internal.this_life() i
+   cross join leasehold.policy_mark m
+   cross join (select pg_current_snapshot() as now offset 0) s
+   cross join lateral (select array(select x from pg_snapshot_xip(s.now) x) as running) r
+    left join leasehold_internal.leases_counted(p_prefix) c on true
+   where p_is_recount or c.held is not null
+  returning * into v_base;
+  delete from leasehold.quota_base b
+   where b.ctid = any (array(select x.ctid from leasehold.quota_base x
+                              where x.prefix = p_prefix and (x.seen < v_base.seen or x.life < v_base.life) for update skip locked));
+  -- Of a database that was restored the changes are those of another cluster, whose numbers may lie far ahead.
+  delete from leasehold.quota_change c
+   where c.ctid = any (array(select x.ctid from leasehold.quota_change x
+                              where x.prefix = p_prefix
+                                and case when x.changed_by = v_base.writer then x.number <= v_base.last_own
+                                         else x.changed_by < v_base.next_one and x.changed_by <> all (v_base.running)
+                                              or x.changed_by >= pg_snapshot_xmax(pg_current_snapshot()) end
+                                for update skip locked));
+end
+$$;
+
+-- Leases of these namespaces were granted (`p_by` is 1) or have ended (-1). The caller has asked whether any policy limits them. Locks nothing.
+create or replace function leasehold_internal.note_leases(p_namespaces text[], p_by integer) returns void
+language plpgsql
+as $$
+begin
+  insert into leasehold.quota_change (prefix, changed_by, number, amount)
+  select c.prefix, pg_current_xact_id(), nextval('leasehold.quota_number'), p_by * c.count
+    from (select p.namespace as prefix, count(*)
+            from leasehold.policy p
+            join unnest(p_namespaces) n
+              on leasehold_internal.covers(p.namespace, n)
+           where p.max_leases is not null
+           group by p.namespace) c;
 end
 $$;
 
@@ -69,30 +150,66 @@ $$;
 -- How many of `p_wanted` leases may be granted now: null far from the limit, -1 where another session has the turn. Whoever has it sees what all before it
 -- have committed; it changes the turn's row, so that an older snapshot, which cannot see that, is turned away (40001).
 -- Locks the policy's row in leasehold.quota_turn, SKIP LOCKED: near the limit, and in REPEATABLE READ and SERIALIZABLE always.
-create or replace function leasehold_internal.room_for_leases(p_rules leasehold.rules, p_wanted bigint) returns bigint
+create or replace function leasehold_internal.room_for_leases(p_prefix text, p_limit bigint, p_wanted bigint) returns bigint
 language plpgsql
+set enable_seqscan = off
 as $$
 declare
-  v_far constant bigint := 2000 + p_wanted;
-  v_drawn bigint := (select t.last_value from leasehold.token t);
-  v_held bigint;
+  v_counted record;
 begin
   if not leasehold_internal.is_blind() then
-    if leasehold_internal.is_far(p_rules.max_leases, p_rules.quota_prefix, null, v_drawn, v_far) then
-      return null;
+    select c.* into v_counted from leasehold_internal.leases_counted(p_prefix) c;
+    if not found or v_counted.counted_at not between clock_timestamp() - greatest(interval '1 min', v_counted.held * interval '1 ms') and clock_timestamp() then
+      perform leasehold_internal.count_leases(p_prefix, true);
+      select c.* into v_counted from leasehold_internal.leases_counted(p_prefix) c;
+    elsif v_counted.changes > 100 then
+      perform leasehold_internal.count_leases(p_prefix, false);
     end if;
-    v_held := leasehold_internal.leases_below(p_rules.quota_prefix);
-    if p_rules.max_leases - v_held > v_far then
-      perform leasehold_internal.remember_count(p_rules.quota_prefix, null, v_held, v_drawn);
+    if p_limit - v_counted.held > 2000 + p_wanted then
       return null;
     end if;
   end if;
-  perform 1 from leasehold.quota_turn t where t.prefix = p_rules.quota_prefix for update skip locked;
+  update leasehold.quota_turn t
+     set prefix = t.prefix
+   where t.prefix = (select x.prefix from leasehold.quota_turn x where x.prefix = p_prefix for update skip locked);
   if not found then
     return -1;
   end if;
-  update leasehold.quota_turn t set prefix = t.prefix where t.prefix = p_rules.quota_prefix;
-  return greatest(leasehold_internal.leases_left(p_rules), 0);
+  select c.held into v_counted from leasehold_internal.leases_counted(p_prefix) c;
+  return greatest(p_limit - coalesce(v_counted.held, leasehold_internal.leases_below(p_prefix)), 0);
+end
+$$;
+
+-- Has a limit room for a lease for each of these items, whose rules these are? No, where any of their scopes is not free, for then acquire_general()
+-- decides. Locks what room_for_leases() does.
+create or replace function leasehold_internal.has_room_for(p_namespace text[], p_key text[], p_rules leasehold.rules[]) returns boolean
+language plpgsql
+set enable_seqscan = off
+as $$
+declare
+  v_found record;
+begin
+  if exists (select
+               from unnest(p_namespace, p_key) i (namespace, key)
+               left join leasehold.scope s
+                 on s.namespace = i.namespace and s.key = i.key
+              where s.state is distinct from 'free' or s.queued) then
+    return false;
+  end if;
+  for v_found in
+    select r.quota_prefix, r.max_leases, count(*)
+      from unnest(p_rules) r
+      join unnest(p_namespace) n
+        on n = r.namespace
+     where r.max_leases is not null
+     group by 1, 2
+     order by 1
+  loop
+    if leasehold_internal.room_for_leases(v_found.quota_prefix, v_found.max_leases, v_found.count) < v_found.count then
+      return false;
+    end if;
+  end loop;
+  return true;
 end
 $$;
 
@@ -149,11 +266,12 @@ declare
   v_item leasehold.acquire_work;
 begin
   v_rooms := array(
-    select row(d.quota_prefix, null, leasehold_internal.room_for_leases(d.rules, d.count))::leasehold_internal.quota_room
-      from (select distinct on ((w.rules).quota_prefix) (w.rules).quota_prefix, w.rules, count(*) over (partition by (w.rules).quota_prefix) as count
+    select row(d.quota_prefix, null, leasehold_internal.room_for_leases(d.quota_prefix, d.max_leases, d.count))::leasehold_internal.quota_room
+      from (select (w.rules).quota_prefix, (w.rules).max_leases, count(*)
               from unnest(p_work) w
              where w.outcome = 'granted' and (w.hold <> 'expired' or w.units is not null) and (w.rules).max_leases is not null
-             order by (w.rules).quota_prefix
+             group by 1, 2
+             order by 1
             offset 0) d)
     || array(
     select row(d.namespace, d.key, leasehold_internal.room_for_waiters(d.namespace, d.key, d.max_waiters, d.count, false))::leasehold_internal.quota_room
@@ -191,6 +309,7 @@ end
 $$;
 
 revoke execute on function leasehold_internal.leases_below(text), leasehold_internal.leases_left(leasehold.rules),
+  leasehold_internal.leases_counted(text), leasehold_internal.count_leases(text, boolean), leasehold_internal.note_leases(text[], integer),
   leasehold_internal.is_far(bigint, text, text, bigint, bigint), leasehold_internal.remember_count(text, text, bigint, bigint),
-  leasehold_internal.room_for_leases(leasehold.rules, bigint), leasehold_internal.room_for_waiters(text, text, bigint, bigint, boolean),
-  leasehold_internal.apply_quotas(leasehold.acquire_work[]) from public;
+  leasehold_internal.room_for_leases(text, bigint, bigint), leasehold_internal.room_for_waiters(text, text, bigint, bigint, boolean),
+  leasehold_internal.has_room_for(text[], text[], leasehold.rules[]), leasehold_internal.apply_quotas(leasehold.acquire_work[]) from public;

@@ -86,6 +86,9 @@ begin
         end if;
         perform leasehold_internal.tell_watchers(array[p_namespace], array[p_key]);
       end if;
+      if exists (select from leasehold.policy p where p.max_leases is not null) then
+        perform leasehold_internal.note_leases(array[p_namespace], -1);
+      end if;
     else
       if not leasehold_internal.is_held(p_namespace, p_key, p_token) then
         perform leasehold_internal.refuse_end_by_hook();

@@ -138,7 +138,7 @@ begin
 end
 $$;
 
--- What has been reaped goes into the history, and to who watches. That is asked after the change: who begins to watch meanwhile
+-- What has been reaped goes into the history, to limits, and to who watches. That is asked after the change: who begins to watch meanwhile
 -- misses nothing. Locks what tell_watchers() does.
 create or replace function leasehold_internal.tell_reaped(p_scopes leasehold.scope[]) returns void
 language plpgsql
@@ -152,6 +152,9 @@ declare
   v_namespaces text[];
   v_keys text[];
 begin
+  if exists (select from leasehold.policy p where p.max_leases is not null) then
+    perform leasehold_internal.note_leases(array(select s.namespace from unnest(p_scopes) s), -1);
+  end if;
   if not v_has_history and not exists (select from leasehold.watch) then
     return;
   end if;

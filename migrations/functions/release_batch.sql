@@ -74,6 +74,9 @@ begin
         perform leasehold_internal.tell_watchers(p_namespace, p_key);
         perform leasehold_internal.wake_sql_users(p_namespace, p_key);
       end if;
+      if exists (select from leasehold.policy p where p.max_leases is not null) then
+        perform leasehold_internal.note_leases(p_namespace, -1);
+      end if;
       return;
     end if;
   end if;
@@ -121,6 +124,7 @@ begin
       returning w.n::integer as n)
     select coalesce(array_agg(e.n), '{}') into v_done from ended e;
     if exists (select from leasehold.policy p where p.history) or exists (select from leasehold.watch)
+       or exists (select from leasehold.policy p where p.max_leases is not null)
        or exists (select from leasehold.waiter q where q.coordinator is null) then
       perform leasehold_internal.core_released(array_agg(p_namespace[d]), array_agg(p_key[d]))
          from unnest(v_done) d

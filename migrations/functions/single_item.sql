@@ -2,14 +2,14 @@
 -- plan takes. In few statements and few expressions, for plpgsql prepares each of them again in every transaction, and that is most
 -- of what such a batch costs.
 
--- Is there nothing about this acquire that the rules, or its own values, are against? To be used in a query, where it becomes a
--- part of it. Locks nothing.
+-- Is there nothing about this acquire that the rules, or its own values, are against? `p_has_room`: one more is within max_leases. To be used in a
+-- query, where it becomes a part of it. Locks nothing.
 create or replace function leasehold_internal.is_plain(
-  p_rules leasehold.rules, p_owner text, p_labels text, p_duration_us bigint, p_wait_us bigint)
+  p_rules leasehold.rules, p_owner text, p_labels text, p_duration_us bigint, p_wait_us bigint, p_has_room boolean default false)
 returns boolean
 language sql stable
 as $$
-  select not (p_rules).frozen and (p_rules).max_leases is null and (p_rules).at_least is null
+  select not (p_rules).frozen and ((p_rules).max_leases is null or p_has_room) and (p_rules).at_least is null
          and leasehold_internal.hold_limit(p_rules) is null and p_duration_us >= 100000
          and leasehold_internal.from_us(p_duration_us) between (p_rules).min_duration and (p_rules).max_duration
          and coalesce(p_wait_us, 0) >= 0 and coalesce(octet_length(p_owner), 0) <= 255
@@ -125,6 +125,6 @@ end
 $$;
 
 revoke execute on function
-  leasehold_internal.is_plain(leasehold.rules, text, text, bigint, bigint),
+  leasehold_internal.is_plain(leasehold.rules, text, text, bigint, bigint, boolean),
   leasehold_internal.plain_wait(timestamptz, text, text, text, bigint, bigint, integer), leasehold_internal.has_shared(text, text, uuid),
   leasehold_internal.queue_shared(uuid, timestamptz, text, text, uuid, text, text, bigint, bigint, text, integer) from public;

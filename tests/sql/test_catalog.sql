@@ -107,7 +107,7 @@ drop schema app cascade;
 select is((select count(*) from pg_sequence s join pg_class c on c.oid = s.seqrelid where c.relnamespace = 'leasehold'::regnamespace and s.seqcache <> 1), 0::bigint, 'no sequence hands out numbers in advance');
 select is((select count(*) from pg_attrdef d where d.adrelid = 'leasehold.scope'::regclass and pg_get_expr(d.adbin, d.adrelid) like '%nextval%'), 0::bigint, 'no token is a default of an INSERT');
 select is((select array_agg(relname::text order by relname::text collate "C") from pg_class where relnamespace = 'leasehold'::regnamespace and relpersistence = 'u' and relkind = 'r'),
-          array['event', 'incarnation_marker', 'watch'], 'a crash empties what is watched, and the marker that tells of it');
+          array['event', 'incarnation_marker', 'quota_base', 'quota_change', 'watch'], 'a crash empties what is watched, the marker that tells of it, and what was counted');
 select is((select array_agg(relname::text) from pg_class where relnamespace = 'leasehold'::regnamespace and relpersistence = 'u' and relkind = 'S'), null,
           'every sequence is logged: an unlogged one may be broken on a promoted standby');
 select is((select relpersistence::text from pg_class where oid = 'leasehold.waiter'::regclass), 'p', 'the queue survives a crash');
