@@ -44,6 +44,16 @@ final class Clock {
         return (int) Math.max(1, Math.min(nanos / 1_000_000, 86_400_000));
     }
 
+    /** Sleeps; an interrupt is left for later. */
+    static void pause(long millis) {
+        try {
+            Thread.sleep(millis);
+        } catch (InterruptedException e) {
+            pause(millis);
+            Thread.currentThread().interrupt();
+        }
+    }
+
     private static long uptime() {
         try {
             String text = Files.readString(UPTIME);

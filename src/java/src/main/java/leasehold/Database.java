@@ -222,12 +222,7 @@ final class Database {
                     return;
                 }
             } else {
-                try {
-                    Thread.sleep(Clock.millis(slice));
-                } catch (InterruptedException e) {
-                    Thread.currentThread().interrupt();
-                    return;
-                }
+                Clock.pause(Clock.millis(slice));
             }
         }
     }

@@ -232,7 +232,7 @@ public final class Lease implements AutoCloseable {
     public void extend(Duration value) {
         check();
         Database.Grant grant;
-        for (long until = Clock.now() + client.patience;; client.pause(50)) {
+        for (long until = Clock.now() + client.patience;; Clock.pause(50)) {
             try {
                 grant = client.database.extend(ref, request, units(), token(), Clock.nanos(value));
                 break;
@@ -268,7 +268,7 @@ public final class Lease implements AutoCloseable {
     public void downgrade(int value) {
         LeaseRequest.units(value);
         Database.Grant grant;
-        for (long until = Clock.now() + client.patience;; client.pause(100)) {
+        for (long until = Clock.now() + client.patience;; Clock.pause(100)) {
             throwIfLost();
             if (!isHeld()) {
                 throw new IllegalStateException("the lease " + LeaseException.scopeName(ref.namespace(), ref.key()) + " was released");
@@ -384,7 +384,7 @@ public final class Lease implements AutoCloseable {
                 if (Clock.now() >= until) {
                     throw e;
                 }
-                client.pause(100);
+                Clock.pause(100);
             }
         }
     }

@@ -214,16 +214,6 @@ public final class LeaseClient implements AutoCloseable {
         }
     }
 
-    /** Sleeps; an interrupt is left for later. */
-    void pause(long millis) {
-        try {
-            Thread.sleep(millis);
-        } catch (InterruptedException e) {
-            pause(millis);
-            Thread.currentThread().interrupt();
-        }
-    }
-
     Lease acquire(LeaseRequest request) throws InterruptedException {
         CompletableFuture<Lease> answer = new CompletableFuture<>();
         // In a thread of its own, which outlives a caller who gives up: JDBC cannot be interrupted.
@@ -264,7 +254,7 @@ public final class LeaseClient implements AutoCloseable {
                 // The same lease key makes the repetition the same acquisition, with its old place in the queue.
                 if (!isGivenUp.getAsBoolean() && (until == Clock.NEVER || Clock.now() < until + patience)) {
                     isRepeated = true;
-                    pause(100);
+                    Clock.pause(100);
                     continue;
                 }
                 answer.completeExceptionally(isClosed ? closed() : e);
@@ -301,7 +291,7 @@ public final class LeaseClient implements AutoCloseable {
 
     /** Sees to it that what was granted unheard is released. */
     private void giveUp(LeaseRequest request, Database.Ref ref) {
-        for (long until = Clock.in(request.duration); Clock.now() < until && !pool.isTerminated(); pause(200)) {
+        for (long until = Clock.in(request.duration); Clock.now() < until && !pool.isTerminated(); Clock.pause(200)) {
             try {
                 database.undo(ref);
                 return;

@@ -51,12 +51,12 @@ final class Renewer implements Runnable {
     @Override
     public void run() {
         synchronized (client.lock) {
-            try {
-                while (!isClosed) {
+            while (!isClosed) {
+                try {
                     client.lock.wait(Clock.millis(look()));
+                } catch (InterruptedException e) { // as by a container that interrupts all threads: it looks again
+                    continue;
                 }
-            } catch (InterruptedException e) {
-                throw new IllegalStateException("the thread that renews was interrupted", e);
             }
         }
     }

@@ -167,6 +167,23 @@ abstract class Cases {
     }
 
     @Test
+    void interrupts_cost_no_lease() throws Exception {
+        LeaseClient client = site.client();
+        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        var waiter = site.queue(client, 1);
+        int before = site.beats();
+        await("two renewals", () -> {
+            Site.threads(client).forEach(Thread::interrupt);
+            return site.beats() >= before + 2 || !lease.isHeld();
+        });
+        Thread.currentThread().interrupt();
+        lease.release();
+        assertTrue(Thread.interrupted());
+        waiter.get().release();
+        assertEquals("free|ok", site.row("state, last_outcome"));
+    }
+
+    @Test
     void deadline_does_not_count_the_wait() throws Exception {
         LeaseClient client = site.client();
         Lease first = site.lease(client).acquire();

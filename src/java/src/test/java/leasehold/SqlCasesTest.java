@@ -36,6 +36,16 @@ class SqlCasesTest extends Cases {
         broken_connections("application_name = 'java-" + site.key + "'");
     }
 
+    @Test
+    void dropped_lease_is_renewed() throws Exception {
+        site.lease(site.client()).duration(seconds(6)).acquire();
+        await("two renewals", () -> {
+            System.gc();
+            return site.beats() >= 2;
+        });
+        assertEquals("held", site.row("state"));
+    }
+
     private Pipe pipe() throws Exception {
         return site.atEnd(new Pipe(site.url));
     }
