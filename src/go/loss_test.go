@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -95,6 +96,14 @@ var lossCases = []testCase{
 			return nil
 		}))
 		s.is(s.row("state, last_outcome, last_result ->> 'rows'"), "free|ok|3")
+	}},
+	{"dropped_lease_is_renewed", "grpc sql", func(s *site) {
+		s.acquire(s.client(), leasehold.Duration(6*time.Second))
+		wait(s, "two renewals", func() bool {
+			runtime.GC()
+			return s.beats() >= 2
+		})
+		s.is(s.row("state"), "held")
 	}},
 	{"wrong_arguments_are_named", "grpc sql", func(s *site) {
 		c := s.client()

@@ -12,7 +12,7 @@ from typing import Any, Callable, Coroutine, Iterator, Mapping, ParamSpec, TypeG
 from . import arguments
 from .core import Core, Transport
 from .errors import Held, InvalidArgument, LeaseholdError, LeaseLost
-from .lease import BaseLease
+from .lease import BaseLease, Unique
 from .runtime import Runtime, Threads, run
 from .tls import TLS, from_environment
 
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class BaseClient:
+class BaseClient(Unique):
     """Options of both clients:
 
     server      "HOST:PORT", "[IPv6]:PORT" or "unix:/path", with commas between, the preferred first; None: LEASEHOLD_SERVER, or

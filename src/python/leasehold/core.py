@@ -250,8 +250,10 @@ class Core:
                 is_repeated = True
             await self.runtime.sleep(0.05)
         self._abandon(item, max(lease._deadline - clock(), 0))
-        raise Unavailable(f"no server answered the release of {scope_name(lease.namespace, lease.key)} in time; "
-                          "the lease ends by its deadline")
+        name = scope_name(lease.namespace, lease.key)
+        if self.is_closed:
+            raise Unavailable(f"the client is closed: the lease {name} ends by its deadline", "CLOSED")
+        raise Unavailable(f"no server answered the release of {name} in time; the lease ends by its deadline")
 
     async def _end_reason(self, ref: Ref, until: float) -> str:
         with contextlib.suppress(LeaseholdError):

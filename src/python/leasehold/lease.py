@@ -19,7 +19,14 @@ MARGIN = 6  # a loss is told a sixth of the duration before the deadline: one mo
 GUARD = "select leasehold.guard(%s, %s, %s)"
 
 
-class BaseLease:
+class Unique:
+    """Neither copied nor pickled: a copy would say that it holds what nobody renews for it."""
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} belongs to the process that made it, and cannot be copied or pickled: make a client there, and hand on the token")
+
+
+class BaseLease(Unique):
     """What Lease and AsyncLease share. The client's renewals and the caller's thread change it, under the client's lock."""
 
     def __init__(self, core: Core, namespace: str, key: str, duration: float, wait: float | None, owner: str | None,

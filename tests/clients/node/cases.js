@@ -6,6 +6,8 @@ const assert = require('node:assert/strict');
 const net = require('node:net');
 const { test } = require('node:test');
 const { inspect } = require('node:util');
+const v8 = require('node:v8');
+const vm = require('node:vm');
 const leasehold = require('leasehold-client');
 const { clock } = require('leasehold-client/lib/time.js');
 const { Site, wait, sleep } = require('./site.js');
@@ -251,6 +253,27 @@ const cases = {
     });
     assert.ok(lease.lost === null && !lease.signal.aborted);
     assert.equal(await site.row("state, last_outcome, last_result ->> 'rows'"), 'free|ok|3');
+  },
+  async copy_holds_nothing(site) {
+    const client = site.client();
+    const lease = await site.acquire(client);
+    for (const each of [lease, client]) {
+      for (const way of [structuredClone, (given) => Object.assign(Object.create(Object.getPrototypeOf(given)), given)]) {
+        const copy = way(each);
+        assert.ok(!('isHeld' in copy) || assert.throws(() => copy.isHeld(), TypeError) === undefined);
+        assert.ok(!('acquire' in copy) || (await assert.rejects(copy.acquire('cases', site.key), TypeError)) === undefined);
+      }
+    }
+    assert.throws(() => JSON.stringify(lease), /BigInt/);
+    lease.check();
+    await lease.release();
+  },
+  async dropped_lease_is_renewed(site) {
+    v8.setFlagsFromString('--expose-gc');
+    const collect = vm.runInNewContext('gc');
+    await site.acquire(site.client(), { durationMs: 6000 });
+    await wait('two renewals', async () => collect() ?? (await site.beats()) >= 2);
+    assert.equal(await site.row('state'), 'held');
   },
   async blocked_event_loop_is_told(site) {
     const program = site.program('block', 6000);
