@@ -55,7 +55,7 @@ func (ctx leaseContext) Value(key any) any {
 	return ctx.Context.Value(key)
 }
 
-// Cause is context.Cause(ctx) for programs that are built by a Go older than 1.20: *[LostError] if the lease that ctx belongs to was lost.
+// Cause is context.Cause of the context of a lease, and looks at the clock itself: *[LostError] if the lease that ctx belongs to was lost.
 func Cause(ctx context.Context) error {
 	if l, ok := ctx.Value(leaseKey{}).(*Lease); ok {
 		if lost := l.Lost(); lost != nil {
@@ -88,7 +88,7 @@ func (c *Client) newLease(parent context.Context, r request, g grant) (*Lease, e
 func (c *Client) makeLease(parent context.Context, r request, g grant) *Lease {
 	l := &Lease{c: c, ref: r.ref(), duration: r.duration, over: make(chan struct{})}
 	l.take(g)
-	inner, cancel := withCause(parent)
+	inner, cancel := context.WithCancelCause(parent)
 	l.ctx, l.cancel = leaseContext{inner, l}, cancel
 	return l
 }

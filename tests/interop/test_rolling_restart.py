@@ -29,7 +29,7 @@ import stock_java  # noqa: E402
 CONFIG = harness.ROOT / "deploy/examples/grpc-service-config.json"
 RESTARTS = int(os.environ.get("LEASEHOLD_ROLLING_RESTARTS", 4))
 CALLS = int(os.environ.get("LEASEHOLD_ROLLING_CALLS", 0))
-GO = os.environ.get("LEASEHOLD_GO", "/usr/bin/go")
+GO = harness.ROOT / "tests/lib/go"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def go_client(request, targets):
     """With the race detector, as the Go package's tests: what they need is built once."""
     program = harness.BUILD / "rolling-go"
     done = subprocess.run([GO, "build", "-race", "-o", program, "."], cwd=HERE / "rolling/go", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"})
+                          text=True, env={**os.environ, "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"})
     assert done.returncode == 0, done.stdout
     return [program, targets, CONFIG], HERE, {}
 
