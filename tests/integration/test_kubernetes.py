@@ -23,6 +23,9 @@ import certificates
 import harness
 from harness import wait_until
 
+sys.path.insert(0, str(harness.ROOT / "tests/lib"))
+import pypi  # noqa: E402
+
 DIRECTORY = harness.ROOT / "deploy/kubernetes"
 VERSIONS = (30, 37)
 
@@ -46,14 +49,7 @@ CONTAINER = DAEMON["spec"]["template"]["spec"]["containers"][0]
 
 @pytest.fixture(scope="module")
 def schemas():
-    directory = harness.BUILD / "kubernetes-schemas"
-    requirements = pathlib.Path(__file__).parent / "kubernetes.txt"
-    wheel = directory / (re.search(r"==(\S+)", requirements.read_text())[1].join(["kubernetes_validate-", "-py3-none-any.whl"]))
-    if not wheel.exists():
-        done = subprocess.run([sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "-d", directory, "-r", requirements],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert done.returncode == 0, done.stdout
-    with zipfile.ZipFile(wheel) as archive:
+    with zipfile.ZipFile(pypi.wheel(pathlib.Path(__file__).with_name("kubernetes.txt"))) as archive:
         yield lambda minor, name: json.loads(archive.read(f"kubernetes_validate/kubernetes-json-schema/v1.{minor}.0-local-strict/{name}.json"))
 
 

@@ -1,5 +1,5 @@
 """Through nginx, HAProxy and Caddy before two daemons, with the configurations of deploy/examples/proxies: leaders of each package, streams of
-stock clients. LEASEHOLD_CADDY names another Caddy than Debian's, such as that of tests/interop/caddy.
+stock clients. LEASEHOLD_CADDY names another Caddy than PyPI's, such as Debian's or that of tests/interop/caddy.
 
 A leader says when its work did its last step. Whatever happens to proxies, daemons and leaders, no two leaders of a key work at once.
 
@@ -52,7 +52,7 @@ def node_leader(request):
 def go_leader(request):
     program = harness.BUILD / "lead-go"
     done = subprocess.run([GO, "build", "-o", program, "./lead"], cwd=HERE / "rolling/go", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"})
+                          text=True, env={**os.environ, "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"})
     assert done.returncode == 0, done.stdout
     return [program], {}
 

