@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Around SQL in the printed script; no file has them. */
-#define QUOTE "$leasehold_step$"
+#define QUOTE "$leasehold_script$"
 #define FILE_QUOTE "$leasehold_file$"
 
 int lh_version_compare(const char *a, const char *b)
@@ -226,6 +226,13 @@ void lh_plan_say_status(const struct lh_plan *plan, const struct lh_migration_se
         output->on_line(output->arg, "functions are a newer version's and are left alone");
 }
 
+static void say_file(const char *sql, struct lh_migrate_output *output)
+{
+    output->on_line(output->arg, "execute " FILE_QUOTE);
+    output->on_line(output->arg, sql);
+    output->on_line(output->arg, FILE_QUOTE ";");
+}
+
 /*
  * A step whose row is there already does nothing, so a script may be run again. It asks the database and not psql, so
  * any client may send the script.
@@ -237,37 +244,66 @@ static void say_step(const struct lh_step *step, const char *version, struct lh_
 
     append_literal(&checksum, step->checksum);
     lh_buffer_append(&checksum, "", 1);
-    condition = lh_format("do " QUOTE "\nbegin\n"
-                          "if exists (select from leasehold.migration m where m.number = %d\n"
-                          "           and (m.checksum = %s or (m.number = 0 and m.revision > %d))) then\n"
-                          "  return;\nend if;",
+    condition = lh_format("if not exists (select from leasehold.migration m where m.number = %d\n"
+                          "               and (m.checksum = %s or (m.number = 0 and m.revision > %d))) then",
                           step->number, (const char *)checksum.data, step->revision);
     output->on_line(output->arg, condition);
-    for (size_t i = 0; i < step->file_count; i++) {
-        output->on_line(output->arg, "execute " FILE_QUOTE);
-        output->on_line(output->arg, step->files[i].sql);
-        output->on_line(output->arg, FILE_QUOTE ";");
-    }
+    for (size_t i = 0; i < step->file_count; i++)
+        say_file(step->files[i].sql, output);
     lh_step_record_sql(step, version, &record);
     output->on_line(output->arg, (const char *)record.data);
-    output->on_line(output->arg, "end\n" QUOTE ";");
+    output->on_line(output->arg, "end if;");
     free(condition);
     lh_buffer_finish(&checksum);
     lh_buffer_finish(&record);
 }
 
+/* As a block of the script, not as a DO in it: an error that it raises then has a context of one line. */
+static void say_roles(struct lh_migrate_output *output)
+{
+    static const char begin[] = "do $leasehold$\n", end[] = "\n$leasehold$";
+    const char *block = strstr(lh_migration_roles_sql, begin) + strlen(begin);
+    char *text = lh_format("%.*s;", (int)(strstr(block, end) - block), block);
+
+    output->on_line(output->arg, text);
+    free(text);
+}
+
+/*
+ * One statement, so it is all or nothing with and without a transaction around it, and never ends one of another's. What
+ * it sets is as before when that transaction goes on.
+ */
 void lh_plan_say_script(const struct lh_plan *plan, const char *version, struct lh_migrate_output *output)
 {
+    static const char begin[] =
+        "do " QUOTE "\n"
+        "declare\n"
+        "  v_path_before constant pg_catalog.text := pg_catalog.current_setting('search_path');\n"
+        "  v_strings_before constant pg_catalog.text := pg_catalog.current_setting('standard_conforming_strings');\n"
+        "  v_memory_before constant pg_catalog.text := pg_catalog.current_setting('work_mem');\n"
+        "  v_role_before constant pg_catalog.text := pg_catalog.current_setting('role');\n"
+        "begin\n"
+        "set local search_path = pg_catalog, pg_temp;\n"
+        "set local standard_conforming_strings = on;\n"
+        "set local work_mem = '64MB';\n"
+        "if current_setting('transaction_isolation') <> 'read committed' then\n"
+        "  raise exception 'the schema cannot be installed in a transaction that is %',\n"
+        "    upper(current_setting('transaction_isolation'))\n"
+        "    using hint = 'run this script READ COMMITTED: set default_transaction_isolation to that first';\n"
+        "end if;";
+    static const char end[] =
+        "perform set_config('role', v_role_before, true), set_config('work_mem', v_memory_before, true),\n"
+        "  set_config('standard_conforming_strings', v_strings_before, true),\n"
+        "  set_config('search_path', v_path_before, true);\n"
+        "end\n" QUOTE ";";
+
     if (plan->step_count == 0)
         return;
-    output->on_line(output->arg, "begin isolation level read committed read write;");
-    output->on_line(output->arg, "set local search_path = pg_catalog, pg_temp;");
-    output->on_line(output->arg, "set local standard_conforming_strings = on;");
-    output->on_line(output->arg, "set local work_mem = '64MB';");
-    output->on_line(output->arg, lh_migration_roles_sql);
+    output->on_line(output->arg, begin);
+    say_roles(output);
     output->on_line(output->arg, "set local role leasehold_owner;");
-    output->on_line(output->arg, lh_migration_table_sql);
+    say_file(lh_migration_table_sql, output);
     for (size_t i = 0; i < plan->step_count; i++)
         say_step(&plan->steps[i], version, output);
-    output->on_line(output->arg, "commit;");
+    output->on_line(output->arg, end);
 }

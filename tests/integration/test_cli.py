@@ -1,5 +1,6 @@
 """The command line as a stranger uses it: the real program against a real daemon and a real PostgreSQL."""
 import json
+import os
 import re
 import signal
 import subprocess
@@ -293,16 +294,21 @@ def test_migrate_prints_a_script_for_psql(cluster, database, tmp_path, rights):
         for name in ("client", "reader", "coordinator", "admin"):
             cluster.psql(f"do $$ begin create role leasehold_{name}; exception when duplicate_object then null; end $$", "postgres")
 
-    def install(*options):
-        done = subprocess.run(["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", *options, "-f", script, "-d", cluster.url(database, installer)],
-                              capture_output=True, text=True)
-        assert done.returncode == 0 and "ERROR" not in done.stderr, done.stderr
+    def install(*options, settings="", then="select 1"):
+        done = subprocess.run(["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", *options, "-f", script, "-c", then, "-d", cluster.url(database, installer)],
+                              capture_output=True, text=True, env={**os.environ, "PGOPTIONS": "-c client_min_messages=warning " + settings})
+        return done.returncode, done.stdout.strip(), done.stderr
 
-    install("-1")
+    code, _, words = install(settings="-c default_transaction_isolation=serializable")
+    assert code == 3 and "cannot be installed in a transaction that is SERIALIZABLE" in words
+    code, _, words = install("-1", then="select 1 / 0")  # the script does not end the transaction of psql
+    assert code == 1 and "division by zero" in words
+    assert cluster.psql("select count(*) from pg_namespace where nspname ~ 'leasehold'", database) == "0"
+    settings = "select session_user = current_user, current_setting('search_path'), current_setting('work_mem')"
+    assert install("-1", then=settings) == (0, "t|\"$user\", public|4MB", "")  # nothing is warned of, and all is set as before
     lease = cluster.psql("select lease_key from leasehold.acquire('payments', 'invoice-42', '30 s')", database)
     before = cluster.psql("select array_agg(m order by number) from leasehold.migration m", database)
-    install("-1")
-    install()
+    assert install("-1") == install() == (0, "1", "")
     assert cluster.psql("select array_agg(m order by number) from leasehold.migration m", database) == before
     assert cluster.psql("select lease_key from leasehold.lease", database) == lease
     assert "pending" not in cli("migrate", "--status", "--database", cluster.url(database)).stdout
