@@ -6,11 +6,12 @@
 -- `p_coordinator`'s own (wake), and one (more) where `p_max` was reached. Where the facts of the database differ from the
 -- incarnation it writes a new one and ends nothing. With `p_by_name` false it ends in these namespaces only what a visit by check_at ends: for a caller
 -- who named none, and may not reap in all. A reap by name is in the audit, with the leases that it ended or has left to their hooks;
--- `p_by` and `p_peer` are the principal and the address of a daemon's caller.
+-- With `p_key` it looks at that scope of the namespace alone. `p_by` and `p_peer` are the principal and the address of a daemon's caller.
 -- Locks the rows FOR UPDATE SKIP LOCKED, and guarded ones FOR NO KEY UPDATE to look again in a second.
 create or replace function leasehold_internal.reap_batch(
   p_coordinator uuid, p_clock timestamptz, p_namespaces text[], p_include_children boolean, p_max integer,
-  p_automatic boolean, p_by text default null, p_peer text default null, p_by_name boolean default true)
+  p_automatic boolean, p_by text default null, p_peer text default null, p_by_name boolean default true,
+  p_key text default null)
 returns table (
   kind text, namespace text, key text, error text, reap_failures integer, next_try_at timestamptz, wake boolean,
   token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz,
@@ -46,8 +47,8 @@ begin
   if p_namespaces is null then
     v_work := leasehold_internal.take_due(p_max, v_now) || leasehold_internal.take_due_shares(p_max, v_now);
   else
-    v_work := leasehold_internal.take_expired(p_namespaces, p_include_children, p_by_name, p_max, v_life, v_now)
-              || leasehold_internal.take_expired_shares(p_namespaces, p_include_children, p_by_name, p_max, v_life, v_now);
+    v_work := leasehold_internal.take_expired(p_namespaces, p_include_children, p_by_name, p_key, p_max, v_life, v_now)
+              || leasehold_internal.take_expired_shares(p_namespaces, p_include_children, p_by_name, p_key, p_max, v_life, v_now);
   end if;
   v_now := clock_timestamp();
   v_life := leasehold_internal.life(p_clock);
@@ -140,7 +141,7 @@ begin
       from unnest(v_work) w);
   v_work := leasehold_internal.tell_heads(p_coordinator, v_work, v_now);
   if v_by_name then
-    perform leasehold_internal.audit_add(p_by, p_peer, 'reap', d.namespace, null, null, null, 'done', d.count)
+    perform leasehold_internal.audit_add(p_by, p_peer, 'reap', d.namespace, p_key, null, null, 'done', d.count)
        from (select w.namespace, count(*) from unnest(v_work) w where w.hold in ('end', 'ended', 'hooked') group by w.namespace) d;
   end if;
 
@@ -209,7 +210,7 @@ $$;
 -- external reaper ends. Locks them FOR UPDATE, skipping
 -- what is taken or guarded.
 create or replace function leasehold_internal.take_expired(
-  p_namespaces text[], p_include_children boolean, p_by_name boolean, p_max integer, p_life leasehold.life_now, p_now timestamptz)
+  p_namespaces text[], p_include_children boolean, p_by_name boolean, p_key text, p_max integer, p_life leasehold.life_now, p_now timestamptz)
 returns leasehold.item_work[]
 language plpgsql
 as $$
@@ -231,7 +232,7 @@ begin
       from (select s as scope
               from unnest(v_rules) r
               join leasehold.scope s on s.namespace = r.namespace
-             where s.state = 'held' and leasehold_internal.is_expired(s, p_life, r.expiry, p_now)
+             where s.state = 'held' and (p_key is null or s.key = p_key) and leasehold_internal.is_expired(s, p_life, r.expiry, p_now)
                and (s.reap_failures = 0 or s.reap_failed_at < statement_timestamp())
                and (p_by_name or (r.reaper = 'auto' and not leasehold_internal.is_put_off(s, r.max_reap_failures, p_now)))
              order by s.reap_failures > 0, s.namespace, s.key
@@ -368,12 +369,12 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text, boolean),
+revoke execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text, boolean, text),
   leasehold_internal.take_due(integer, timestamptz),
   leasehold_internal.next_look(leasehold.scope, text, leasehold.rules, leasehold.life_now, boolean, timestamptz),
   leasehold_internal.hook_reaps(leasehold.item_work[], text[], leasehold.rules[], boolean),
   leasehold_internal.reap_one(boolean, leasehold.scope, boolean, leasehold.rules),
-  leasehold_internal.take_expired(text[], boolean, boolean, integer, leasehold.life_now, timestamptz), leasehold_internal.sweep_waiters(uuid)
+  leasehold_internal.take_expired(text[], boolean, boolean, text, integer, leasehold.life_now, timestamptz), leasehold_internal.sweep_waiters(uuid)
   from public;
-grant execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text, boolean)
+grant execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text, boolean, text)
   to leasehold_coordinator, leasehold_admin;

@@ -37,7 +37,7 @@ $$;
 -- The expired shared holders of these namespaces, whatever their check_at, as take_expired() finds the exclusive ones. Locks their scopes FOR
 -- NO KEY UPDATE SKIP LOCKED, then their rows FOR UPDATE SKIP LOCKED.
 create or replace function leasehold_internal.take_expired_shares(
-  p_namespaces text[], p_include_children boolean, p_by_name boolean, p_max integer, p_life leasehold.life_now, p_now timestamptz)
+  p_namespaces text[], p_include_children boolean, p_by_name boolean, p_key text, p_max integer, p_life leasehold.life_now, p_now timestamptz)
 returns leasehold.item_work[]
 language plpgsql
 set enable_seqscan = off
@@ -57,7 +57,7 @@ begin
                      where y.state = 'held' and (y.lapsed or y.deadline <= p_now)) e
              cross join lateral leasehold_internal.policies_of(array[e.namespace]) r
               join leasehold.share x on x.namespace = e.namespace
-             where x.state = 'held' and (x.lapsed or x.deadline <= p_now)
+             where x.state = 'held' and (p_key is null or x.key = p_key) and (x.lapsed or x.deadline <= p_now)
                and leasehold_internal.is_expired(leasehold_internal.scope_of_share(x), p_life, r.expiry, p_now)
                and (x.reap_failures = 0 or x.reap_failed_at < statement_timestamp())
                and (p_by_name
@@ -116,5 +116,5 @@ end
 $$;
 
 revoke execute on function leasehold_internal.take_due_shares(integer, timestamptz),
-  leasehold_internal.take_expired_shares(text[], boolean, boolean, integer, leasehold.life_now, timestamptz),
+  leasehold_internal.take_expired_shares(text[], boolean, boolean, text, integer, leasehold.life_now, timestamptz),
   leasehold_internal.put_off_shares(leasehold.item_work[], leasehold.rules[], leasehold.life_now, boolean, boolean, timestamptz) from public;

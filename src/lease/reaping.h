@@ -25,6 +25,7 @@ struct lh_reap_request {
     const char *const *namespaces;
     size_t namespace_count;
     bool include_children;
+    const char *key; /* NULL: every scope */
     int32_t max;
     enum lh_reap_kind kind; /* LH_REAP_DUE or LH_REAP_BY_NAME */
     struct lh_requester requester;

@@ -522,8 +522,9 @@ struct lh_store_ops {
     enum lh_status (*token_used)(struct lh_store *store, const char *const *ids, size_t count);
     enum lh_status (*pass_on)(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
     enum lh_status (*reap)(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
-                           size_t namespace_count, bool include_children, int32_t max, enum lh_reap_kind kind,
-                           const struct lh_requester *requester, lh_reap_cb *on_done, void *arg);
+                           size_t namespace_count, bool include_children, const char *key, int32_t max,
+                           enum lh_reap_kind kind, const struct lh_requester *requester, lh_reap_cb *on_done,
+                           void *arg);
     enum lh_status (*get)(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg);
     enum lh_status (*list)(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
                            void *arg);

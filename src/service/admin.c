@@ -154,6 +154,7 @@ static void begin_reap(struct lh_rpc_call *call, const struct lh_reap_arguments 
         reap->arguments.namespaces[i] = lh_arena_strdup(&reap->arena, arguments->namespaces[i]);
     reap->request = (struct lh_reap_request){
         .include_children = arguments->include_children,
+        .key = arguments->key != NULL ? lh_arena_strdup(&reap->arena, arguments->key) : NULL,
         .kind = arguments->is_by_name ? LH_REAP_BY_NAME : LH_REAP_DUE,
         .requester = lh_call_requester(call),
         .on_done = on_reap,

@@ -432,6 +432,7 @@ bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *
     bool is_valid = true;
 
     arguments->include_children = request->include_children;
+    arguments->key = request->key[0] != '\0' ? request->key : NULL;
     arguments->max = request->max == 0 ? LH_REAP_DEFAULT : request->max;
     if (request->max < 0 || request->max > LH_REAP_MAX)
         is_valid = lh_violations_add(v->violations, "max", "must be 0 (which is %d) to %d, is %d", LH_REAP_DEFAULT,
@@ -449,7 +450,9 @@ bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *
         is_valid &= lh_validate_namespace(v, ns->segments, ns->n_segments, false, path, &arguments->namespaces[i]) &&
                     lh_validate_place(v, arguments->namespaces[i], request->include_children, path);
     }
-    return is_valid;
+    if (arguments->key != NULL && (request->n_namespaces != 1 || request->include_children))
+        return lh_violations_add(v->violations, "key", "must be given with one namespace, without include_children");
+    return (arguments->key == NULL || check_key(v, request->key, "key")) && is_valid;
 }
 
 bool lh_validate_force(struct lh_validator *v, const Leasehold__V1__ForceReleaseRequest *request)

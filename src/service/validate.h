@@ -82,6 +82,7 @@ struct lh_reap_arguments {
     /* The request named namespaces. */
     bool is_by_name;
     bool include_children;
+    const char *key; /* the request's; NULL: every scope */
     int32_t max;
 };
 bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *request,

@@ -347,15 +347,16 @@ static void read_reap(struct control_call *call, enum lh_status status, const PG
 }
 
 enum lh_status lh_pg_store_reap(struct lh_store *base, int64_t clock_us, const char *const *namespaces,
-                                size_t namespace_count, bool include_children, int32_t max, enum lh_reap_kind kind,
-                                const struct lh_requester *requester, lh_reap_cb *on_done, void *arg)
+                                size_t namespace_count, bool include_children, const char *key, int32_t max,
+                                enum lh_reap_kind kind, const struct lh_requester *requester, lh_reap_cb *on_done,
+                                void *arg)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("reap_batch",
                         "select * from leasehold_internal.reap_batch($1, $2, $3, $4, $5, $6, p_by => $7, p_peer => $8,"
-                        " p_by_name => $9)",
+                        " p_by_name => $9, p_key => $10)",
                         LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL, LH_PG_TEXT,
-                        LH_PG_TEXT, LH_PG_BOOL);
+                        LH_PG_TEXT, LH_PG_BOOL, LH_PG_TEXT);
     /* The reaper's own ticks tell the log and the metrics, and may bring a thousand rows each. */
     static const struct lh_pg_statement narrow =
         LH_PG_STATEMENT("reap_batch_narrow",
@@ -380,6 +381,7 @@ enum lh_status lh_pg_store_reap(struct lh_store *base, int64_t clock_us, const c
         return lh_control_call_send(call, &narrow);
     lh_pg_store_add_requester(params, requester);
     lh_pg_add_bool(params, kind == LH_REAP_BY_NAME);
+    lh_pg_add_text(params, key);
     call->is_clients = true;
     return lh_control_call_send(call, &statement);
 }

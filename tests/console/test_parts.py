@@ -287,13 +287,20 @@ def test_a_scope_that_rests_says_until_when_and_the_rest_is_ended(own, own_page)
 def test_a_failing_reap_is_shown_and_retried(own, own_page):
     page = own_page
     hook = own.failing_hook("printers", "the printer still holds page 12")
-    own.acquire("printers", "floor-3", "spooler-9", seconds=1)
+    for floor in (3, 4, 5):
+        own.acquire("printers", f"floor-{floor}", f"spooler-{floor + 6}", seconds=1)
     page.open("#/failures")
+    page.sees("h1", "3 leases cannot be reaped")
     page.sees("pre", "the printer still holds page 12")
     row = page.sees("tbody tr", "floor-3").text
     assert "spooler-9" in row and "printers" in row and "time" in row and ("in " in row or "now" in row), row
     page.picture("4-failing-reaps")
     own.psql(f"create or replace function {hook}(p_event leasehold.lease_event) returns void language sql as 'select'")
+    own.psql("update leasehold.scope set next_try_at = now() + interval '1 h', check_at = now() + interval '1 h' where namespace = 'printers'")
+    page.click("button[aria-label^='Retry floor-4 now']")
+    page.sees("h1", "2 leases cannot be reaped")
+    page.sees_no("tbody tr", "floor-4")
+    assert own.psql("select key from leasehold.audit where action = 'reap'") == "floor-4"
     page.click("button", "Retry all in printers")
     page.sees("h1", "No reap fails")
     assert own.scope("printers", "floor-3") in ("free", "")

@@ -198,4 +198,16 @@ select t.dead('r', array['told']);
 select kind from t.one('reap_hooked', 'told');
 select results_eq($$select key collate "default", outcome from leasehold.history where key = 'told'$$, $$values ('told', 'expired')$$, 'a hold that is reaped through a hook is in the history');
 select is((select array_agg(type order by number) from leasehold.event where key = 'told'), array['acquired', 'expired'], 'and watchers hear of it');
+
+-- one scope, whenever its next try is, and no other
+update app.mode set fails = true;
+select t.dead('r.one', array['bad1', 'bad2']);
+select count(*) from leasehold.reap(array['r.one']);
+update leasehold.scope set next_try_at = clock_timestamp() + interval '1 h', check_at = clock_timestamp() + interval '1 h' where namespace = 'r.one';
+update app.mode set fails = false;
+truncate leasehold.audit;
+select results_eq($$select kind, key collate "default" from leasehold_internal.reap_batch(null, null, array['r.one'], false, 10, false, p_key => 'bad2')$$,
+                  $$values ('reaped', 'bad2')$$, 'one scope is reaped at once');
+select results_eq($$select namespace collate "default", key collate "default" from leasehold.audit where action = 'reap'$$, $$values ('r.one', 'bad2')$$, 'and the audit has its key');
+select is((select state || ' ' || reap_failures from leasehold.scope where namespace = 'r.one' and key = 'bad1'), 'held 1', 'the other waits for its next try');
 select * from finish();

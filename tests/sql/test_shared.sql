@@ -198,6 +198,7 @@ select is(t.beat('exp', 1), 'lost expired', 'one that comes too late is lost bef
 update leasehold.share set heartbeat_at = clock_timestamp(), deadline = clock_timestamp() + interval '1 hour' where namespace = 'exp' and lease_key = t.key(1);
 select is(t.beat('exp', 1), 'lost expired', 'and never revives');
 select is(t.ask('exp', 1, 1), 'ended', 'nor by an acquire');
+select is_empty($$select from leasehold_internal.reap_batch(t.key(901), null, array['exp'], false, 10, false, p_key => 'other')$$, 'the reaper of another scope leaves it');
 select is((select kind || ' ' || mode || ' ' || slots::text from leasehold_internal.reap_batch(t.key(901), null, array['exp'], false, 10, false)), 'reaped shared {1}', 'the reaper ends it');
 select is(t.stands('exp'), 'shared 2 2', 'alone');
 select t.age_share('exp', 3, '1 hour'), t.age_share('exp', 4, '1 hour');

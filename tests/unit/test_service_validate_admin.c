@@ -61,6 +61,20 @@ START_TEST(reap_has_these_bounds)
     ck_assert_str_eq(arguments.namespaces[LH_REAP_NAMESPACES_MAX - 1], "payments");
     request.n_namespaces++;
     expect_violation("too many", lh_validate_reap(validator(), &request, &arguments), "namespaces");
+    ck_assert_ptr_null(arguments.key);
+    request.key = (char *)"k";
+    request.n_namespaces = 2;
+    expect_violation("a key of two", lh_validate_reap(validator(), &request, &arguments), "key");
+    request.n_namespaces = 0;
+    expect_violation("a key of all", lh_validate_reap(validator(), &request, &arguments), "key");
+    request.n_namespaces = 1;
+    expect_violation("a key", lh_validate_reap(validator(), &request, &arguments), NULL);
+    ck_assert_str_eq(arguments.key, "k");
+    request.include_children = true;
+    expect_violation("a key of children", lh_validate_reap(validator(), &request, &arguments), "key");
+    request.include_children = false;
+    request.key = (char *)"a\nb";
+    expect_violation("no key", lh_validate_reap(validator(), &request, &arguments), "key");
 }
 END_TEST
 

@@ -342,9 +342,9 @@ static void on_reap(void *arg, enum lh_status status, const struct lh_error *err
 static size_t reap(const char *ns, int32_t max)
 {
     const char *const namespaces[] = {ns};
-    ck_assert_int_eq(
-        test.store->ops->reap(test.store, 0, namespaces, ns != NULL, true, max, ns == NULL, &requester, on_reap, NULL),
-        LH_OK);
+    ck_assert_int_eq(test.store->ops->reap(test.store, 0, namespaces, ns != NULL, true, NULL, max, ns == NULL,
+                                           &requester, on_reap, NULL),
+                     LH_OK);
     test_wait_for_ok(&answer);
     return got.count;
 }

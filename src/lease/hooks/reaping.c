@@ -250,7 +250,7 @@ void lh_reaping_on_timer(struct lh_coordinator *c)
     if (!lh_database_is_registered(c) || c->reaping.is_looking)
         return;
     c->reaping.looked_us = c->now_us;
-    c->reaping.is_looking = c->store->ops->reap(c->store, lh_database_us(c), NULL, 0, false, LOOK_MAX,
+    c->reaping.is_looking = c->store->ops->reap(c->store, lh_database_us(c), NULL, 0, false, NULL, LOOK_MAX,
                                                 LH_REAP_BY_ITSELF, NULL, on_looked, c) == LH_OK;
 }
 
@@ -302,8 +302,8 @@ enum lh_status lh_coordinator_reap(struct lh_coordinator *c, struct lh_reap_requ
     memset(&request->own, 0, sizeof(request->own));
     request->own.coordinator = c;
     status = c->store->ops->reap(c->store, lh_database_us(c), request->namespaces, request->namespace_count,
-                                 request->include_children, request->max, request->kind, &request->requester, on_asked,
-                                 request);
+                                 request->include_children, request->key, request->max, request->kind,
+                                 &request->requester, on_asked, request);
     lh_turn_end_call(c);
     return status;
 }
