@@ -6,7 +6,8 @@
 -- say that the caller has to do with it. (Gaps of chance would have to be larger than the bits that are left in a token.) A lease that a
 -- SQL user acquired is guarded by its role, by a role that is a member of that one, or by whoever knows its lease key too. A lease of a
 -- daemon's client is guarded by the application's database role, of which the daemon knows nothing: there the token is enough. Once
--- rules name roles, the right `guard` says for all leases whose it may be.
+-- rules name roles, the right `guard` lets a role guard any lease by its token; with the right `lease` alone it guards its own, and others by
+-- their lease keys, which cannot be guessed.
 -- Locks leasehold.guard_session ROW SHARE, by which daemons see how long a guard is open, and waits for nobody there; then
 -- the scope's row FOR KEY SHARE, which whoever ends or grants a lease waits for or skips, and heartbeats do not; of a shared lease its own row
 -- alone, so that other holders come and go; then validates in a statement of its own, which sees what was committed before the lock.
@@ -17,7 +18,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_denial text := leasehold_internal.denial('guard', guard.namespace);
+  v_needs_key constant boolean := leasehold_internal.guards_by_key(guard.namespace);
+  v_denial text := leasehold_internal.denial(case when v_needs_key then 'lease' else 'guard' end, guard.namespace);
   v_scope leasehold.scope;
   v_expiry text;
   v_now timestamptz;
@@ -44,9 +46,10 @@ begin
     select r.expiry into v_expiry from leasehold_internal.policies_of(array[guard.namespace]) r;
     v_now := clock_timestamp();
     if not leasehold_internal.is_expired(v_scope, leasehold_internal.life(null), v_expiry, v_now) then
-      if guard.lease_key is null and not leasehold_internal.may_guard(v_scope) then
-        raise exception 'access_denied: the role % did not acquire %, and is no member of the role that did',
-            session_user, leasehold_internal.scope_name(guard.namespace, guard.key)
+      if guard.lease_key is null and not leasehold_internal.may_guard(v_scope, v_needs_key) then
+        raise exception 'access_denied: the role % did not acquire %, and is no member of the role that did%',
+            session_user, leasehold_internal.scope_name(guard.namespace, guard.key),
+            case when v_needs_key then format('; it has the right lease in %s, and not the right guard', guard.namespace) else '' end
           using errcode = 'LH007', hint = 'Pass the lease key to guard() as its fourth argument.';
       end if;
       return;
@@ -61,16 +64,30 @@ comment on function leasehold.guard is
   'Raise lease_lost unless the scope is held with this token; if it passes, nobody else gets the scope before the transaction ends. Example:
   select leasehold.guard(''jobs'', ''nightly'', :token)';
 
--- May the session guard this lease without its lease key? Locks nothing.
-create or replace function leasehold_internal.may_guard(p_scope leasehold.scope) returns boolean
+-- Has the session the right `lease` in a namespace by a rule, and not the right `guard`? Locks nothing.
+create or replace function leasehold_internal.guards_by_key(p_namespace text) returns boolean
 language plpgsql stable
 as $$
 begin
-  return p_scope.granted_by is not null or p_scope.principal is null or p_scope.principal not like 'role:%'
-         or p_scope.principal = 'role:' || session_user
-         or (select a.names_roles from leasehold.access_state a)
-         or leasehold_internal.is_above_rules()
-         or p_scope.principal = any (leasehold_internal.session_principals());
+  return (select a.names_roles from leasehold.access_state a)
+         and not leasehold_internal.session_may('guard', p_namespace) and leasehold_internal.session_may('lease', p_namespace);
+end
+$$;
+
+-- May the session guard this lease without its lease key? `p_needs_key`: only its own. Locks nothing.
+create or replace function leasehold_internal.may_guard(p_scope leasehold.scope, p_needs_key boolean) returns boolean
+language plpgsql stable
+as $$
+begin
+  if not p_needs_key
+     and (p_scope.granted_by is not null or p_scope.principal is null or p_scope.principal not like 'role:%'
+          or (select a.names_roles from leasehold.access_state a)) then
+    return true;
+  end if;
+  return p_scope.granted_by is null
+         and (p_scope.principal = 'role:' || session_user
+              or p_scope.principal = any (leasehold_internal.session_principals()))
+         or leasehold_internal.is_above_rules();
 end
 $$;
 
@@ -188,7 +205,7 @@ end
 $$;
 comment on function leasehold_internal.end_long_guards is 'End sessions whose guard has been open for too long, by a coordinator';
 
-revoke execute on function leasehold.guard(text, text, bigint, uuid), leasehold_internal.may_guard(leasehold.scope), leasehold_internal.guard_share(text, text, bigint), leasehold_internal.guarding(), leasehold_internal.prepared_guards(), leasehold_internal.end_session(integer),
+revoke execute on function leasehold.guard(text, text, bigint, uuid), leasehold_internal.guards_by_key(text), leasehold_internal.may_guard(leasehold.scope, boolean), leasehold_internal.guard_share(text, text, bigint), leasehold_internal.guarding(), leasehold_internal.prepared_guards(), leasehold_internal.end_session(integer),
   leasehold_internal.end_long_guards(interval) from public;
 grant execute on function leasehold_internal.end_long_guards(interval) to leasehold_coordinator, leasehold_admin;
 grant execute on function leasehold.guard(text, text, bigint, uuid) to leasehold_client, leasehold_admin;

@@ -71,6 +71,24 @@ select leasehold.access_grant('role:guard_thief', 'g', 'guard');
 select is(pg_temp.guarded_as('guard_thief', format('select leasehold.guard(%L, %L, %s)', 'g', 'own', :own_token)), '', 'once rules name roles, the right is what counts');
 select leasehold.access_revoke('role:guard_thief', 'g');
 
+-- With the right lease, and not guard, a role guards what it acquired; by a token that it guessed nothing else, whoever acquired that.
+select leasehold.access_grant('role:guard_thief', 'g', 'lease'), leasehold.access_grant('role:guard_app', 'g', 'lease'),
+       leasehold.access_grant('role:guard_mate', 'g', 'guard');
+select is(pg_temp.guarded_as(r.role, format('select leasehold.guard(%L, %L, %s, %L)', 'g', r.key, r.token, r.lease_key)), r.want,
+          format('with its rights %s guards %s with %s', r.role, r.key, coalesce('the lease key ' || r.lease_key, 'no lease key')))
+  from (values ('guard_app', 'own', :own_token, null, ''), ('guard_app', 'team', :team_token, null, ''),
+               ('guard_app', 'daemons', :daemon_token, null, 'LH007 access_denied'), ('guard_app', 'daemons', :daemon_token, t.key(22), ''),
+               ('guard_app', 'daemons', :daemon_token, t.key(99), 'LH001 lease_lost'),
+               ('guard_app', 'daemons', :daemon_token - 1, null, 'LH001 lease_lost'),
+               ('guard_thief', 'own', :own_token, null, 'LH007 access_denied'), ('guard_thief', 'own', :own_token, :'own_key'::uuid, ''),
+               ('guard_thief', 'daemons', :daemon_token, null, 'LH007 access_denied'), ('guard_thief', 'daemons', :daemon_token, t.key(22), ''),
+               ('guard_mate', 'daemons', :daemon_token, null, ''),
+               ('postgres', 'daemons', :daemon_token, null, '')) as r (role, key, token, lease_key, want);
+select leasehold.access_revoke('role:guard_mate', 'g');
+select is(pg_temp.guarded_as('guard_thief', format('select leasehold.guard(%L, %L, %s, %L)', 'h', 'x', 1, t.key(1))), 'LH007 access_denied',
+          'without either right nobody guards, with a lease key or not');
+select leasehold.access_revoke('role:guard_thief', 'g'), leasehold.access_revoke('role:guard_app', 'g');
+
 -- it locks what it should: the row, against whoever ends a lease, and nothing against heartbeats
 begin;
 select leasehold.guard('g', 'a', :two_token);
