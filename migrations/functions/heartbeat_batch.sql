@@ -254,9 +254,10 @@ begin
            case when w.outcome = 'ok' then (w.scope).heartbeats + 1 end,
            case when d.is_last then 'max_hold' else w.end_reason end,
            case when w.outcome in ('hooked', 'rejected') then w.error
-                when d.is_last or w.end_reason = 'max_hold' and (w.scope).lease_key = w.lease_key
+                when d.is_last
                   then format('the policy of %s ends it after %s s', w.namespace,
-                              leasehold_internal.seconds_text(coalesce(d.deadline, (w.scope).deadline) - (w.scope).acquired_at)) end,
+                              (select leasehold_internal.seconds_text(leasehold_internal.hold_limit(r))
+                                 from unnest(v_rules) r where r.namespace = w.namespace)) end,
            case when h.is_share then (w.scope).token end, case when h.is_share then (w.scope).units end,
            case when h.is_share then (w.scope).slots is not null end
       from unnest(v_work) w
