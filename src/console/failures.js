@@ -32,8 +32,8 @@ function line({ scope, token, owner, principal, reap_failures, error, failed_at,
     [h('a', { href: scopeLink(namespace, scope.key) }, scope.key), h('br'), h('small', { class: 'mute' }, namespace)], who(owner, principal), h('pre', {}, error),
     [plural(reap_failures, 'time'), h('br'), h('small', { class: 'mute' }, `the last ${span(since(failed_at))} ago`)],
     wait === null ? h('span', { class: 'liveness dead' }, 'waits for a person') : wait > 0 ? ['in ' + span(wait), h('br'), h('small', { class: 'mute' }, time(next_try_at))] : 'now',
-    [actButton(namespace, 'Retry', `Retry ${scope.key} now, whenever its next try is`, () => retry(namespace, { key: scope.key })), ' ',
-      actButton(namespace, `Retry all in ${namespace}`, `Retry all in ${namespace}, whenever their next try is`, () => retry(namespace, {}))]] };
+    h('div', { class: 'row' }, actButton(namespace, 'Retry', `Retry ${scope.key} now, whenever its next try is`, () => retry(namespace, { key: scope.key })),
+      actButton(namespace, `Retry all in ${namespace}`, `Retry all in ${namespace}, whenever their next try is`, () => retry(namespace, {})))] };
 }
 
 async function retry(namespace, one) {
