@@ -67,10 +67,27 @@ function checkOptions(what, options, names) {
   }
 }
 
+/** What stands behind the last argument would be dropped without a word. Its values are not told: there may be a password among them. */
+function checkNoMore(what, more, wanted) {
+  const extra = more.find((value) => value !== undefined);
+  if (extra === undefined) return;
+  const named = isObject(extra) ? `{ ${Object.keys(extra).join(', ')} }` : `a ${typeof extra}`;
+  throw new InvalidArgumentError(`${what} has no place for ${named}; it takes ${wanted}`, 'arguments', wanted);
+}
+
+/** Of the arguments behind the key: options, which may be left out, and the work. */
+function optionsAndWork(what, given, names) {
+  const [options, work, ...more] = typeof given[0] === 'function' ? [{}, ...given] : given;
+  checkOptions(what, options, names);
+  check('work', work);
+  checkNoMore(what, more, 'namespace, key, options, work');
+  return [options, work];
+}
+
 const ACQUIRE = ['durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued'];
 const LEAD = ['durationMs', 'owner', 'signal', 'onLeader'];
 const CLIENT = ['server', 'database', 'owner', 'tls', 'tokenFile', 'patienceMs', 'pollMs', 'warn'];
 const RELEASE = ['result', 'failure'];
 const TLS = ['caFile', 'certFile', 'keyFile', 'serverName'];
 
-module.exports = { check, checkOptions, refused, ACQUIRE, LEAD, CLIENT, RELEASE, TLS };
+module.exports = { check, checkNoMore, checkOptions, optionsAndWork, refused, ACQUIRE, LEAD, CLIENT, RELEASE, TLS };

@@ -7,7 +7,7 @@ const { GrpcTransport } = require('./grpc.js');
 const { SqlTransport } = require('./sql.js');
 const { Lease, asyncDispose } = require('./lease.js');
 const { Renewer } = require('./renewer.js');
-const { check, checkOptions, refused, ACQUIRE, CLIENT, LEAD, TLS } = require('./arguments.js');
+const { check, checkNoMore, checkOptions, optionsAndWork, refused, ACQUIRE, CLIENT, LEAD, TLS } = require('./arguments.js');
 const { ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
 const { clock, sleep } = require('./time.js');
 
@@ -22,7 +22,8 @@ class Client {
   #tasks = new Set();
   #tell; // makes of a listener one that never throws: news cost neither the lease nor the process
 
-  constructor(target = {}) {
+  constructor(target = {}, ...more) {
+    checkNoMore('Client', more, 'one object, as in { server, tokenFile }');
     const options = typeof target === 'string' ? { server: target } : target;
     checkOptions('Client', options, CLIENT);
     if (options.tls !== undefined) checkOptions('tls', options.tls, TLS);
@@ -37,23 +38,20 @@ class Client {
     this.#tell = (listener) => listener && harmless(listener, (error) => warn(`a listener failed: ${error?.stack ?? error}`));
   }
 
-  async acquire(namespace, key, options = {}) {
+  async acquire(namespace, key, options = {}, ...more) {
+    checkNoMore('acquire', more, 'namespace, key, options');
     checkOptions('acquire', options, ACQUIRE);
     return this.#acquire(this.#request(namespace, key, options), options.signal);
   }
 
-  async withLease(namespace, key, options, work) {
-    if (typeof options === 'function') [options, work] = [{}, options];
-    checkOptions('withLease', options, ACQUIRE);
-    check('work', work);
+  async withLease(namespace, key, ...given) {
+    const [options, work] = optionsAndWork('withLease', given, ACQUIRE);
     const { signal } = options;
     return this.#work(await this.#acquire(this.#request(namespace, key, options), signal), signal, work);
   }
 
-  async lead(namespace, key, options, work) {
-    if (typeof options === 'function') [options, work] = [{}, options];
-    checkOptions('lead', options, LEAD);
-    check('work', work);
+  async lead(namespace, key, ...given) {
+    const [options, work] = optionsAndWork('lead', given, LEAD);
     const { signal, durationMs = 15000, owner } = options;
     const onLeader = this.#tell(options.onLeader);
     for (let leader = ''; ; leader = '') {

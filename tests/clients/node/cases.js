@@ -544,6 +544,11 @@ const cases = {
       assert.throws(() => new leasehold.Client({ tls: { [name]: 5 } }), { field: name, message: /it has caFile,/ });
     }
     await assert.rejects(client.withLease('cases', site.key, {}, 7), { field: 'work' });
+    const misplaced = { field: 'arguments', message: /has no place for \{ durationMs \}; it takes / };
+    await assert.rejects(client.withLease('cases', site.key, never, { durationMs: 5000 }), misplaced);
+    await assert.rejects(client.lead('cases', site.key, never, { durationMs: 5000 }), misplaced);
+    await assert.rejects(client.acquire('cases', site.key, {}, never), { field: 'arguments', message: /a function; it takes namespace, key, options$/ });
+    assert.throws(() => new leasehold.Client('127.0.0.1:1', { durationMs: 5000 }), misplaced);
     assert.equal(await site.row('state'), '');
     await client.withLease('cases', site.key, { durationMs: undefined, waitMs: undefined }, async (lease) => {
       await assert.rejects(lease.release({ results: 3 }), { field: 'results' });
