@@ -60,7 +60,7 @@ static void print_json(const PGresult *hooks)
     json_decref(list);
 }
 
-static enum lh_exit list(struct hook_command *hook)
+static enum lh_exit list(const struct hook_command *hook)
 {
     static const char sql[] =
         "select h.namespace, h.event, h.function_name, h.position, h.function is not null as exists,"
@@ -70,7 +70,7 @@ static enum lh_exit list(struct hook_command *hook)
         " order by h.namespace, h.event, h.position";
     const char *const values[] = {hook->ns};
     enum lh_exit status;
-    PGresult *hooks = lh_database_query(hook->session, hook->cli, sql, values, 1, &status);
+    PGresult *hooks = lh_database_ask(hook->cli, LH_DATABASE_READ, sql, values, 1, &status);
 
     if (hooks == NULL)
         return status;
@@ -198,13 +198,14 @@ static enum lh_exit run(struct lh_cli *cli)
         return status;
     if (hook.ns != NULL && strcmp(hook.ns, ".") == 0)
         hook.ns = "";
-    if (!is_list)
-        hook.function =
-            lh_format("%s%s", args->words[3], strchr(args->words[3], '(') != NULL ? "" : "(leasehold.lease_event)");
-    status = lh_database_open(&hook.session, cli, is_list ? LH_DATABASE_READ : LH_DATABASE_WRITE);
+    if (is_list)
+        return list(&hook);
+    hook.function =
+        lh_format("%s%s", args->words[3], strchr(args->words[3], '(') != NULL ? "" : "(leasehold.lease_event)");
+    status = lh_database_open(&hook.session, cli, LH_DATABASE_WRITE);
     if (status == LH_EXIT_DONE) {
         lh_session_on_notice(hook.session, on_notice, NULL);
-        status = is_list ? list(&hook) : is_add ? add(&hook) : remove_hook(&hook);
+        status = is_add ? add(&hook) : remove_hook(&hook);
         lh_session_close(hook.session);
     }
     free(hook.function);
