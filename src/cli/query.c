@@ -195,8 +195,8 @@ const struct lh_command lh_command_history = {
     .usage = (const char *const[]){"history [NAMESPACE [KEY]] [--children] [--max N]", NULL},
     .description = "Prints the holds that have ended, the newest first. They are kept where the\n"
                    "policy says history=true, for its history_retention. OUTCOME is ok, failed,\n"
-                   "expired, forced or downgraded (its holder kept it as a shared lease). With\n"
-                   "-o json also the result of each.\n",
+                   "expired, forced, max_hold (the policy ended it) or downgraded (its holder\n"
+                   "kept it as a shared lease). With -o json also the result of each.\n",
     .options = options,
     .examples = "  leasehold policy set payments history=true\n"
                 "  leasehold history payments --children --database postgresql:///leasehold\n",
