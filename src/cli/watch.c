@@ -38,7 +38,7 @@ static const char *type_text(const Leasehold__V1__LeaseEvent *event)
     case LEASEHOLD__V1__LEASE_EVENT__TYPE__TYPE_RELEASED:
         return event->end_reason == LEASEHOLD__V1__END_REASON__END_REASON_FAILED ? "failed" : "released";
     case LEASEHOLD__V1__LEASE_EVENT__TYPE__TYPE_EXPIRED:
-        return "expired";
+        return event->end_reason == LEASEHOLD__V1__END_REASON__END_REASON_MAX_HOLD ? "max_hold" : "expired";
     case LEASEHOLD__V1__LEASE_EVENT__TYPE__TYPE_FORCED:
         return "forced";
     case LEASEHOLD__V1__LEASE_EVENT__TYPE__TYPE_INITIAL:
@@ -204,8 +204,8 @@ const struct lh_command lh_command_watch = {
     .usage = (const char *const[]){"watch [NAMESPACE] [--children]", NULL},
     .description = "Prints one line for each lease of a namespace, or of all of them: first the\n"
                    "leases held now (held), then a line synced, then each change: acquired,\n"
-                   "released, failed, expired, forced or downgraded, with its reason. With -o json\n"
-                   "each line is one object.\n"
+                   "released, failed, expired, max_hold (the policy ended it), forced or\n"
+                   "downgraded, with its reason. With -o json each line is one object.\n"
                    "\n"
                    "After an interruption the watch starts again with the leases held then, and\n"
                    "says so on stderr. Ctrl-C ends it.\n",

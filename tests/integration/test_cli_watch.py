@@ -92,6 +92,15 @@ def test_a_line_for_each_event(service, watch, ns):
     assert watching.ends() == 128 + signal.SIGINT and watching.err == ""
 
 
+def test_what_the_policy_ended_is_told_from_what_expired(service, watch, ns):
+    service.psql(f"select leasehold.set_policy('{ns}', max_hold => '2 s', end_at_max_hold => true)")
+    watching = watch(service.daemon.target, ns)
+    assert watching.event() == "synced"
+    service.psql(f"select leasehold.acquire('{ns}', 'long', '30 s'), leasehold.acquire('{ns}', 'short', '1 s')")
+    events = [watching.event().split()[:2] for _ in range(4)]
+    assert sorted(events) == [["acquired", f"{ns}/long"], ["acquired", f"{ns}/short"], ["expired", f"{ns}/short"], ["max_hold", f"{ns}/long"]]
+
+
 def test_children_as_json_one_object_a_line(service, watch, ns):
     watching = watch(service.daemon.target, ns, "--children", "-o", "json")
     assert json.loads(watching.line())["type"] == "TYPE_SYNCED"
