@@ -2,6 +2,7 @@
 import os
 import pty
 import signal
+import socket
 import subprocess
 import time
 
@@ -19,7 +20,8 @@ FALSE = {
 case "$*" in
 *--assume-no*) printf '0 upgraded, 7 newly installed, 0 to remove\\nNeed to get 9 MB of archives.\\nAfter this operation, 30 MB of disk.\\n' ;;
 *update*) [ ! -e "$FALSE/locked" ] || { echo 'E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1' >&2; exit 100; } ;;
-*install*) echo up >"$FALSE/up"; [ ! -e "$FALSE/slow" ] || exec sleep 300 ;;
+*install*) [ ! -e "$FALSE/downloading" ] || { echo 'E: Could not get lock /var/cache/apt/archives/lock. It is held by process 1' >&2; exit 100; }
+    echo up >"$FALSE/up"; [ ! -e "$FALSE/slow" ] || exec sleep 300 ;;
 esac""",
 }
 
@@ -63,7 +65,10 @@ class Machine:
         return pid
 
     def install(self):
-        return subprocess.run([*self.enter, harness.ROOT / "deploy/install", "run"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        return self.run("install", "run")
+
+    def run(self, name, *words):
+        return subprocess.run([*self.enter, harness.ROOT / "deploy" / name, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=60, env={**os.environ, "PATH": f"{self.false}:{os.environ['PATH']}"})
 
     def close(self):
@@ -137,15 +142,30 @@ def test_a_policy_of_the_machines_own_stays(machine):
     assert "7 newly installed\nNeed to get 9 MB" in done.stdout
 
 
-def test_an_installation_waits_for_another_apt(machine):
-    machine.make("locked")
+@pytest.mark.parametrize("lock", ["locked", "downloading"])
+def test_an_installation_waits_for_another_apt(machine, lock):
+    """Another one reads the lists, or downloads packages without installing them, as Debian's timer does."""
+    machine.make(lock)
     machine.make("slow")
     pid = machine.start(harness.ROOT / "deploy/install", "run")
     said = b""
     while b"waiting for another apt" not in said:
         said += os.read(machine.terminal, 4096)
-    (machine.false / "locked").unlink()
+    (machine.false / lock).unlink()
     harness.wait_until(lambda: (machine.false / "up").exists(), 60, "apt-get installs")
     press_control_c(machine, pid)
     assert ended(pid) != 0
     harness.wait_until(lambda: machine.left() == [], 30, "both files are removed")
+
+
+def test_quickstart_names_a_port_that_is_taken(machine):
+    """By a program that never says a word."""
+    for name, script in (("dpkg-query", "echo installed"), ("meson", "exit 0"), ("ninja", "exit 0")):
+        (machine.false / name).write_text(f"#!/bin/sh\n{script}\n")
+        (machine.false / name).chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        taken = silent.getsockname()[1]
+        for port in (taken, taken - 1):
+            done = machine.run("quickstart", "--port", str(port))
+            assert done.returncode == 1, done.stdout
+            assert f"another program listens on 127.0.0.1:{taken}; deploy/quickstart --port N takes N and N + 1\n" in done.stdout
