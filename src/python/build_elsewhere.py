@@ -8,6 +8,10 @@ from setuptools import build_meta
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
+with contextlib.suppress(OSError, TypeError):  # nor is this file's bytecode, which Python has written by now
+    os.remove(__spec__.cached)
+    os.rmdir(os.path.dirname(__spec__.cached))
+
 
 @contextlib.contextmanager
 def copy():
