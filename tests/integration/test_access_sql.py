@@ -13,7 +13,7 @@ P = "acl_" + uuid.uuid4().hex[:6] + "_"  # roles belong to the whole cluster
 RIGHTS = ("read", "lease", "guard", "admin")
 KEYS = ("missing", "held", "waited")
 
-# What each public function needs; None: to be a member of leasehold_admin, whatever the rules say.
+# The rights of which each public function needs one; None: to be a member of leasehold_admin, whatever the rules say.
 FUNCTIONS = {
     "acquire": ("lease", "leasehold.acquire({ns}, {key}, '30 s')"),
     "acquire_all": ("lease", "leasehold.acquire_all(array[{ns}, {ns}], array[{key}, 'other'], '30 s')"),
@@ -23,7 +23,7 @@ FUNCTIONS = {
     "release_fail": ("lease", "leasehold.release_fail({ns}, {key}, gen_random_uuid(), 'x')"),
     "join_queue": ("lease", "leasehold.join_queue({ns}, {key}, gen_random_uuid())"),
     "leave_queue": ("lease", "leasehold.leave_queue({ns}, {key}, gen_random_uuid())"),
-    "guard": ("guard", "leasehold.guard({ns}, {key}, 1)"),
+    "guard": ("guard lease", "leasehold.guard({ns}, {key}, 1)"),
     "explain": ("read", "leasehold.explain({ns}, {key})"),
     "reap": (None, "leasehold.reap(array[{ns}])"),
     "force_release": (None, "leasehold.force_release({ns}, {key}, 'x', 1)"),
@@ -76,8 +76,8 @@ MODEL = Model(RULES, [])
 FOREIGN = [P + "commons", P + "commons.sub", P + "theirs", P + "elsewhere"]
 
 
-def may(role, right, namespace):
-    return any(MODEL.may(principal, right, namespace) for principal in role.principals())
+def may(role, rights, namespace):
+    return any(MODEL.may(principal, right, namespace) for principal in role.principals() for right in rights.split())
 
 
 class World:

@@ -47,7 +47,7 @@ def test_the_page_is_true_for_an_ordinary_owner(service):
     service.psql(block("schedule_in_database"), "postgres")
     command, database, user = service.psql("select command, database, username from cron.job", "postgres").split("|")
     assert (database, user) == ("app", "lease_reaper")
-    service.psql("update leasehold.scope set deadline = deadline - interval '1 h', check_at = now()", "app")
+    service.psql("update leasehold.scope set deadline = deadline - interval '1 h', heartbeat_at = heartbeat_at - interval '1 h', check_at = now()", "app")
     run(service, user, database, command)
     assert service.psql("select state, last_outcome from leasehold.scope", "app") == "free|expired"
 

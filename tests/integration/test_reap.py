@@ -22,7 +22,7 @@ def pg_cron():
     subprocess.run([harness.CLI, "migrate", "--database", cluster.url("postgres")], check=True, capture_output=True)
     psql("select leasehold.set_policy('', free_retention => '1 h'); select leasehold.reap()")
     psql("select leasehold.acquire('jobs', 'k', '30 s', owner => 'gone')")
-    psql("update leasehold.scope set deadline = deadline - interval '1 h', check_at = now()")
+    psql("update leasehold.scope set deadline = deadline - interval '1 h', heartbeat_at = heartbeat_at - interval '1 h', check_at = now()")
     psql("create extension pg_cron")
     psql((EXAMPLES / "pg_cron.sql").read_text())
     yield psql

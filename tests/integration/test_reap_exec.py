@@ -106,6 +106,6 @@ def test_the_example_of_a_command_cleans_up(stage, tmp_path):
     assert f"leasehold: jobs/k1: runner k1 (token {token}, worker-1) is gone" in said.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["k1-1"]
     stage.psql("select count(*) from leasehold.acquire('evil', '../etc', '30 s')")
-    stage.psql("update leasehold.scope set deadline = deadline - interval '1 h', check_at = now() where key = '../etc'")
+    stage.psql("update leasehold.scope set deadline = deadline - interval '1 h', heartbeat_at = heartbeat_at - interval '1 h', check_at = now() where key = '../etc'")
     said = stage("reap", "evil", "--exec", command, SCRATCH=str(tmp_path))
     assert said.returncode == 1 and "is no runner's name" in said.stderr
