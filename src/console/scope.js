@@ -78,8 +78,8 @@ function sharedCard({ explain, capacity, holders, holder_count }) {
     holder_count > 1 && forceButton('Force release all …', `Force release all ${count(holder_count)} holders`, () => forceAll(holder_count))),
   h('p', { class: 'units' }, units),
   table('Holders, the oldest first', ['Holder', 'State', 'Units', 'Slots', 'Time left', 'Held for', 'Renewals', 'Token', 'Action'], holders.map((held) => ({ key: held.token, cells: [
-    [who(held.owner, held.principal), Object.entries(held.labels).map(([name, value]) => h('div', {}, h('code', {}, `${name}=${value}`)))], state(held), count(held.units), ranges(held.slots) || '–', timeLeft(held),
-    h('span', { title: held.acquired_at }, span(since(held.acquired_at))), [count(+held.heartbeats), h('br'), h('small', { class: 'mute' }, `the last ${span(since(held.heartbeat_at))} ago`)], h('span', { class: 'mono' }, held.token),
+    [who(held.owner, held.principal), h('br'), copy(held.owner, 'owner'), Object.entries(held.labels).map(([name, value]) => h('div', {}, h('code', {}, `${name}=${value}`)))], state(held), count(held.units), ranges(held.slots) || '–', timeLeft(held),
+    h('span', { title: held.acquired_at }, span(since(held.acquired_at))), [count(+held.heartbeats), h('br'), h('small', { class: 'mute' }, `the last ${span(since(held.heartbeat_at))} ago`)], [h('span', { class: 'mono' }, held.token), h('br'), copy(held.token, 'token')],
     forceButton('Force release …', `Force release ${held.owner || held.principal}, token ${held.token}`, () => force(held)) || '–'] }))),
   holder_count > holders.length && h('p', { class: 'mute' }, `The oldest ${holders.length} of ${count(holder_count)}.`));
 }

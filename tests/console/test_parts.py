@@ -196,6 +196,11 @@ def test_a_scope_that_several_share(page, filled):
 
     cells = [cell.text for cell in row("main section:not([aria-label]) table", "trainer-2")]
     assert cells[1:4] == ["alive", "2", "4–5"] and "job=run-1" in cells[0], cells
+    for place, words in ((0, "trainer-2/pid 501"), (1, cells[7].split()[0])):
+        copied = page.run("navigator.clipboard.writeText = async (text) => { window.copied = text; };"
+                          "[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.startsWith('trainer-2')).querySelectorAll('.copy')[%d].click();"
+                          "return window.copied" % place)
+        assert copied == words, (place, copied)
     waiting = page.sees("tbody tr", "trainer-9").text
     assert "shared: 5 units" in waiting and "the holders" in waiting, waiting
     assert "exclusive" in page.sees("tbody tr", "maintenance").text
