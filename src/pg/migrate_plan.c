@@ -281,11 +281,13 @@ void lh_plan_say_script(const struct lh_plan *plan, const char *version, struct 
         "  v_path_before constant pg_catalog.text := pg_catalog.current_setting('search_path');\n"
         "  v_strings_before constant pg_catalog.text := pg_catalog.current_setting('standard_conforming_strings');\n"
         "  v_memory_before constant pg_catalog.text := pg_catalog.current_setting('work_mem');\n"
+        "  v_messages_before constant pg_catalog.text := pg_catalog.current_setting('client_min_messages');\n"
         "  v_role_before constant pg_catalog.text := pg_catalog.current_setting('role');\n"
         "begin\n"
         "set local search_path = pg_catalog, pg_temp;\n"
         "set local standard_conforming_strings = on;\n"
         "set local work_mem = '64MB';\n"
+        "set local client_min_messages = warning;\n"
         "if current_setting('transaction_isolation') <> 'read committed' then\n"
         "  raise exception 'the schema cannot be installed in a transaction that is %',\n"
         "    upper(current_setting('transaction_isolation'))\n"
@@ -293,6 +295,7 @@ void lh_plan_say_script(const struct lh_plan *plan, const char *version, struct 
         "end if;";
     static const char end[] =
         "perform set_config('role', v_role_before, true), set_config('work_mem', v_memory_before, true),\n"
+        "  set_config('client_min_messages', v_messages_before, true),\n"
         "  set_config('standard_conforming_strings', v_strings_before, true),\n"
         "  set_config('search_path', v_path_before, true);\n"
         "end\n" QUOTE ";";

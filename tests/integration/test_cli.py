@@ -296,7 +296,7 @@ def test_migrate_prints_a_script_for_psql(cluster, database, tmp_path, rights):
 
     def install(*options, settings="", then="select 1"):
         done = subprocess.run(["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", *options, "-f", script, "-c", then, "-d", cluster.url(database, installer)],
-                              capture_output=True, text=True, env={**os.environ, "PGOPTIONS": "-c client_min_messages=warning " + settings})
+                              capture_output=True, text=True, env={**os.environ, "PGOPTIONS": settings})
         return done.returncode, done.stdout.strip(), done.stderr
 
     code, _, words = install(settings="-c default_transaction_isolation=serializable")
@@ -304,8 +304,8 @@ def test_migrate_prints_a_script_for_psql(cluster, database, tmp_path, rights):
     code, _, words = install("-1", then="select 1 / 0")  # the script does not end the transaction of psql
     assert code == 1 and "division by zero" in words
     assert cluster.psql("select count(*) from pg_namespace where nspname ~ 'leasehold'", database) == "0"
-    settings = "select session_user = current_user, current_setting('search_path'), current_setting('work_mem')"
-    assert install("-1", then=settings) == (0, "t|\"$user\", public|4MB", "")  # nothing is warned of, and all is set as before
+    settings = "select session_user = current_user, current_setting('search_path'), current_setting('work_mem'), current_setting('client_min_messages')"
+    assert install("-1", then=settings) == (0, "t|\"$user\", public|4MB|notice", "")  # psql prints nothing, and all is set as before
     lease = cluster.psql("select lease_key from leasehold.acquire('payments', 'invoice-42', '30 s')", database)
     before = cluster.psql("select array_agg(m order by number) from leasehold.migration m", database)
     assert install("-1") == install() == (0, "1", "")
