@@ -57,9 +57,13 @@ def test_waiters_and_leases_outlive_a_restart_of_the_database(cluster):
     cluster.start()
     wait_until(lambda: heartbeat(client, held).outcome != pb.OUTCOME_RETRY)
     assert heartbeat(client, held).outcome == pb.OUTCOME_OK, "a restart cost the holder its lease"
-    assert not any(call.done() for call in calls)
+
+    def are_back():
+        assert not any(call.done() for call in calls), [call.exception() for call in calls if call.done()]
+        return is_renewed() and cluster.psql("select count(*) from leasehold.waiter where away_until is null", database) == "3"
+
     # After 5 s without the database they were sent away; until they are back in their places others go before them.
-    wait_until(lambda: is_renewed() and cluster.psql("select count(*) from leasehold.waiter where away_until is null", database) == "3", 60)
+    wait_until(are_back, 60, "the return of the waiters")
     for number, call in enumerate(calls):
         client.lease.Release(release_request(held))
         granted = call.result(30).lease
