@@ -21,13 +21,13 @@ def queued(cluster, database, key):
 
 
 def wait_for_lease(client, owner):
-    """As a client waits: handed back while the database is out of reach, it comes again with the same lease key."""
+    """As a client waits: handed back while the database is out of reach, or just was, it comes again with the same lease key."""
     request = acquire_request("jobs", "a", 60, wait_forever=True, owner=owner, lease_key=str(uuid.uuid4()))
     while True:
         try:
             return client.lease.Acquire(request)
         except grpc.RpcError as error:
-            if harness.Failure(error).reason != "DATABASE_UNAVAILABLE":
+            if harness.Failure(error).reason not in ("DATABASE_UNAVAILABLE", "BLOCKING_TIMEOUT"):
                 raise
 
 
