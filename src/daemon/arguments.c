@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "config/databases.h"
-#include "pg/conninfo.h"
+#include "pg/conn.h"
 
 #define FLAG "--database"
 

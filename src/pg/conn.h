@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "pg/params.h"
+#include "pg/values.h"
 
 struct lh_loop;
 struct lh_pg_conn;
@@ -136,5 +136,9 @@ size_t lh_pg_conn_in_flight(const struct lh_pg_conn *conn);  /* with the ones th
 uint64_t lh_pg_conn_connects(const struct lh_pg_conn *conn); /* times that it came up */
 /* 0 while it is not up. */
 int lh_pg_conn_backend_pid(const struct lh_pg_conn *conn);
+
+/* Returns false, with the fault in `why` (without any password), if libpq would refuse the connection string. Does not
+   connect. */
+bool lh_pg_conninfo_check(const char *conninfo, char *why, size_t why_bytes);
 
 #endif

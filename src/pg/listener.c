@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "loop/loop.h"
 #include "pg/conn.h"
-#include "pg/result.h"
+#include "pg/values.h"
 
 struct lh_pg_listener {
     struct lh_loop *loop;

@@ -1,5 +1,10 @@
-#include "pg/lookup.h"
-
+/*
+ * The addresses of a host name, looked up by getaddrinfo in a thread of its own, because it blocks as long as the
+ * resolver's time-outs allow.
+ *
+ *     lookup = lh_pg_lookup_start(loop, "db1.example", on_looked_up, host);
+ *     ... on_looked_up(host, addresses, 2, "")
+ */
 #include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "loop/loop.h"
+#include "pg/conn_internal.h"
 
 /* Of the thread and the loop's side; the last of them frees it. */
 struct search {

@@ -14,9 +14,7 @@
 
 #include "base/memory.h"
 #include "pg/error.h"
-#include "pg/migrate_plan.h"
-#include "pg/migrate_privileges.h"
-#include "pg/migrate_session.h"
+#include "pg/migrate_internal.h"
 
 #define POLL_MS 100
 #define POLLS_PER_LINE 50 /* a line every 5 s while it waits */
@@ -64,20 +62,28 @@ static bool is_contention(const struct migrator *m)
 /* Roles, schema and the table with its lock; then the plan once more, from what is there now. */
 static enum lh_status begin(struct migrator *m)
 {
+    const char *const steps[] = {"begin isolation level read committed read write", lh_migration_roles_sql,
+                                 "set local role leasehold_owner", lh_migration_table_sql};
     struct lh_migrate_session *session = &m->session;
-    enum lh_status status = lh_migrate_execute(session, "begin isolation level read committed read write", NULL);
+    enum lh_status status = LH_OK;
 
     m->stage = NULL;
-    if (status == LH_OK)
-        status = lh_migrate_execute(session, lh_migration_roles_sql, NULL);
-    if (status == LH_OK)
-        status = lh_migrate_execute(session, "set local role leasehold_owner", NULL);
-    if (status == LH_OK)
-        status = lh_migrate_execute(session, lh_migration_table_sql, NULL);
+    for (size_t i = 0; status == LH_OK && i < sizeof(steps) / sizeof(steps[0]); i++)
+        status = lh_migrate_execute(session, steps[i], NULL);
     if (status == LH_OK)
         status = lh_migrate_read_applied(session, &m->applied);
     if (status == LH_OK)
         status = lh_plan_make(&m->plan, m->set, m->version, &m->applied, session->error);
+    return status;
+}
+
+/* Commits, or undoes all of the attempt. */
+static enum lh_status end(struct migrator *m, enum lh_status status)
+{
+    if (status == LH_OK)
+        return lh_migrate_execute(&m->session, "commit", NULL);
+    if (PQstatus(m->session.conn) == CONNECTION_OK)
+        PQclear(PQexec(m->session.conn, "rollback"));
     return status;
 }
 
@@ -110,11 +116,7 @@ static enum lh_status try_pending(struct migrator *m)
 
     for (size_t i = 0; status == LH_OK && i < m->plan.step_count; i++)
         status = apply_step(m, &m->plan.steps[i]);
-    if (status == LH_OK)
-        return lh_migrate_execute(&m->session, "commit", NULL);
-    if (PQstatus(m->session.conn) == CONNECTION_OK)
-        PQclear(PQexec(m->session.conn, "rollback"));
-    return status;
+    return end(m, status);
 }
 
 /* Until it met no lock of others. */
@@ -158,11 +160,7 @@ static enum lh_status try_repair(struct migrator *m)
         status = lh_migrate_execute(session, lh_migration_roles_sql, NULL);
     if (status == LH_OK)
         status = lh_migrate_repair_privileges(session, m->set->privileges_sql, &m->repaired);
-    if (status == LH_OK)
-        return lh_migrate_execute(session, "commit", NULL);
-    if (PQstatus(session->conn) == CONNECTION_OK)
-        PQclear(PQexec(session->conn, "rollback"));
-    return status;
+    return end(m, status);
 }
 
 static enum lh_status repair(struct migrator *m)

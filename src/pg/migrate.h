@@ -25,6 +25,8 @@
 
 #include "base/status.h"
 
+struct pg_result; /* libpq's PGresult */
+
 struct lh_migration {
     int number;           /* 0 for a function */
     const char *name;     /* "0001_schema" */
@@ -90,6 +92,11 @@ enum lh_status lh_migrate_serving_role(const char *conninfo, const char *role, s
  * daemon made itself, as above. Not LH_OK: the reason is in `error`.
  */
 enum lh_status lh_migrate_core(const char *conninfo, const char *module, struct lh_error *error);
+
+#define LH_PRIVILEGES_BYTES 384
+
+/* Writes the findings of a set's `privileges_sql` in one sentence; "": no fault. */
+void lh_privileges_describe(const struct pg_result *result, char words[LH_PRIVILEGES_BYTES]);
 
 /* Compares versions number by number ("0.10" is after "0.9") and ignores any text behind the numbers. Returns <0, 0
    or >0. */

@@ -1,9 +1,9 @@
-#include "pg/migrate_plan.h"
-
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "pg/migrate_internal.h"
 
 /* Around SQL in the printed script; no file has them. */
 #define QUOTE "$leasehold_script$"

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "pg/conn_internal.h"
 #include "pg/error.h"
-#include "pg/result.h"
+#include "pg/values.h"
 
 /*
  * idle_in_transaction: there never is one; if ever, the server shall end it. Isolation: the batches are written for

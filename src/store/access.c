@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "pg/result.h"
+#include "pg/values.h"
 #include "store/control.h"
 #include "store/control_ops.h"
 #include "store/lease_row.h"
@@ -124,6 +124,6 @@ enum lh_status lh_pg_store_token_used(struct lh_store *base, const char *const *
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = lh_control_call_begin(store, read_nothing, NULL, NULL);
 
-    LH_PG_ARRAY(&store->params, LH_PG_TEXT, count, lh_pg_array_add_text(&store->params, ids[i]));
+    LH_PG_ARRAY(&store->params, LH_PG_TEXT, count, lh_pg_add_text(&store->params, ids[i]));
     return lh_control_call_send(call, &statement);
 }

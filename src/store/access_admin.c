@@ -1,5 +1,5 @@
 /* Control calls of administrators about access rules and bearer tokens. */
-#include "pg/result.h"
+#include "pg/values.h"
 #include "store/access.h"
 #include "store/control.h"
 #include "store/control_ops.h"
@@ -70,7 +70,7 @@ static void add_rights(struct lh_pg_params *params, unsigned rights)
     lh_pg_array_begin(params, LH_PG_TEXT);
     for (unsigned right = LH_RIGHT_READ; right <= LH_RIGHT_ADMIN; right <<= 1)
         if ((rights & right) != 0)
-            lh_pg_array_add_text(params, lh_right_name((enum lh_right)right));
+            lh_pg_add_text(params, lh_right_name((enum lh_right)right));
     lh_pg_array_end(params);
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "pg/result.h"
+#include "pg/values.h"
 #include "store/control.h"
 #include "store/lease_row.h"
 
@@ -49,9 +49,9 @@ static void write_units(struct lh_pg_params *params, struct lh_acquire_item *con
     lh_pg_array_begin(params, LH_PG_INT4);
     for (size_t i = 0; i < n; i++) {
         if (items[i]->units == 0)
-            lh_pg_array_add_null(params);
+            lh_pg_add_null(params);
         else
-            lh_pg_array_add_int4(params, items[i]->units);
+            lh_pg_add_int4(params, items[i]->units);
     }
     lh_pg_array_end(params);
 }
@@ -61,8 +61,8 @@ static void write_scopes(struct lane *lane, struct lh_acquire_item *const *items
     struct lh_pg_params *params = &lane->params;
 
     lh_pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
-    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->ns));
-    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->key));
+    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_add_text(params, items[i]->ns));
+    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_add_text(params, items[i]->key));
 }
 
 static void write_at_least(struct lh_pg_params *params, struct lh_acquire_item *const *items, size_t n)
@@ -70,9 +70,9 @@ static void write_at_least(struct lh_pg_params *params, struct lh_acquire_item *
     lh_pg_array_begin(params, LH_PG_INT8);
     for (size_t i = 0; i < n; i++) {
         if (items[i]->at_least_us == LH_AT_LEAST_POLICY)
-            lh_pg_array_add_null(params);
+            lh_pg_add_null(params);
         else
-            lh_pg_array_add_int8(params, items[i]->at_least_us);
+            lh_pg_add_int8(params, items[i]->at_least_us);
     }
     lh_pg_array_end(params);
 }
@@ -83,24 +83,24 @@ void lh_acquire_write_arrays(struct lane *lane, const void *all, size_t n)
     struct lh_pg_params *params = &lane->params;
 
     write_scopes(lane, items, n);
-    LH_PG_ARRAY(params, LH_PG_UUID, n, lh_pg_array_add_uuid(params, &items[i]->lease_key));
-    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->owner));
+    LH_PG_ARRAY(params, LH_PG_UUID, n, lh_pg_add_uuid(params, &items[i]->lease_key));
+    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_add_text(params, items[i]->owner));
     lh_pg_array_begin(params, LH_PG_TEXT);
     for (size_t i = 0; i < n; i++)
-        lh_pg_array_add_text(params, items[i]->labels == NULL ? "{}" : items[i]->labels);
+        lh_pg_add_text(params, items[i]->labels == NULL ? "{}" : items[i]->labels);
     lh_pg_array_end(params);
-    LH_PG_ARRAY(params, LH_PG_INT8, n, lh_pg_array_add_int8(params, items[i]->duration_us));
-    LH_PG_ARRAY(params, LH_PG_BOOL, n, lh_pg_array_add_bool(params, items[i]->queue));
+    LH_PG_ARRAY(params, LH_PG_INT8, n, lh_pg_add_int8(params, items[i]->duration_us));
+    LH_PG_ARRAY(params, LH_PG_BOOL, n, lh_pg_add_bool(params, items[i]->queue));
     lh_pg_array_begin(params, LH_PG_INT8);
     for (size_t i = 0; i < n; i++) {
         if (items[i]->wait_us == LH_NEVER)
-            lh_pg_array_add_null(params);
+            lh_pg_add_null(params);
         else
-            lh_pg_array_add_int8(params, items[i]->wait_us);
+            lh_pg_add_int8(params, items[i]->wait_us);
     }
     lh_pg_array_end(params);
-    LH_PG_ARRAY(params, LH_PG_INT8, n, lh_pg_array_add_int8(params, items[i]->ticket));
-    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->principal));
+    LH_PG_ARRAY(params, LH_PG_INT8, n, lh_pg_add_int8(params, items[i]->ticket));
+    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_add_text(params, items[i]->principal));
     write_at_least(params, items, n);
     write_units(params, items, n);
 }

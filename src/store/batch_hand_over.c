@@ -2,7 +2,7 @@
    rows of both. */
 #include <string.h>
 
-#include "pg/result.h"
+#include "pg/values.h"
 #include "store/internal.h"
 
 static const struct lh_pg_statement statement = {

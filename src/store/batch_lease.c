@@ -3,16 +3,16 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "pg/result.h"
+#include "pg/values.h"
 #include "store/control.h"
 #include "store/lease_row.h"
 
 /* The three arrays that every batch has. One walk an array, for an array is one run of bytes. */
 #define WRITE_REFS(params, items, n)                                                                                   \
     do {                                                                                                               \
-        LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, (items)[i]->ns));                              \
-        LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, (items)[i]->key));                             \
-        LH_PG_ARRAY(params, LH_PG_UUID, n, lh_pg_array_add_uuid(params, &(items)[i]->lease_key));                      \
+        LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_add_text(params, (items)[i]->ns));                                    \
+        LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_add_text(params, (items)[i]->key));                                   \
+        LH_PG_ARRAY(params, LH_PG_UUID, n, lh_pg_add_uuid(params, &(items)[i]->lease_key));                            \
     } while (0)
 
 static bool is_text(const PGresult *result, int row, int column, const char *text)
@@ -172,15 +172,15 @@ static void release_write(struct lane *lane, const void *all, size_t n)
     lh_pg_array_begin(params, LH_PG_BOOL);
     for (size_t i = 0; i < n; i++)
         if (items[i]->is_unheard)
-            lh_pg_array_add_null(params);
+            lh_pg_add_null(params);
         else
-            lh_pg_array_add_bool(params, items[i]->is_failure);
+            lh_pg_add_bool(params, items[i]->is_failure);
     lh_pg_array_end(params);
     lh_pg_array_begin(params, LH_PG_TEXT);
     for (size_t i = 0; i < n; i++) {
         const char *value = items[i]->value;
         bool is_no_result = value != NULL && *value == '\0' && !items[i]->is_failure;
-        lh_pg_array_add_text(params, is_no_result ? NULL : value);
+        lh_pg_add_text(params, is_no_result ? NULL : value);
     }
     lh_pg_array_end(params);
 }
@@ -247,8 +247,8 @@ static void downgrade_write(struct lane *lane, const void *all, size_t n)
     lh_pg_add_uuid(params, &lane->store->base.coordinator);
     lh_pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
     WRITE_REFS(params, items, n);
-    LH_PG_ARRAY(params, LH_PG_INT4, n, lh_pg_array_add_int4(params, items[i]->downgrade->units));
-    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->downgrade->principal));
+    LH_PG_ARRAY(params, LH_PG_INT4, n, lh_pg_add_int4(params, items[i]->downgrade->units));
+    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_add_text(params, items[i]->downgrade->principal));
 }
 
 static void downgrade_read(struct lane *lane, const void *all, size_t n, const PGresult *result)
@@ -311,7 +311,7 @@ static void leave_write(struct lane *lane, const void *all, size_t n)
 
     lh_pg_add_uuid(params, &lane->store->base.coordinator);
     WRITE_REFS(params, items, n);
-    LH_PG_ARRAY(params, LH_PG_BOOL, n, lh_pg_array_add_bool(params, items[i]->kind == LH_LEAVE_AWAY));
+    LH_PG_ARRAY(params, LH_PG_BOOL, n, lh_pg_add_bool(params, items[i]->kind == LH_LEAVE_AWAY));
 }
 
 static void leave_read_item(struct lane *lane, struct lh_leave_item *item, const PGresult *result, int row,

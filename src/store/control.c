@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/error.h"
-#include "pg/result.h"
+#include "pg/values.h"
 #include "store/control_ops.h"
 #include "store/lease_row.h"
 
@@ -372,7 +372,7 @@ enum lh_status lh_pg_store_reap(struct lh_store *base, int64_t clock_us, const c
     if (namespace_count == 0) {
         lh_pg_add_null(params);
     } else {
-        LH_PG_ARRAY(params, LH_PG_TEXT, namespace_count, lh_pg_array_add_text(params, namespaces[i]));
+        LH_PG_ARRAY(params, LH_PG_TEXT, namespace_count, lh_pg_add_text(params, namespaces[i]));
     }
     lh_pg_add_bool(params, include_children);
     lh_pg_add_int4(params, max);

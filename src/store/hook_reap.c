@@ -64,8 +64,8 @@ static enum lh_status send_joined(struct lane *lane, struct lh_reap_item *const 
     lh_pg_params_reset(params);
     add_clock(lane);
     lh_pg_add_text(params, items[0]->ns);
-    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->key));
-    LH_PG_ARRAY(params, LH_PG_INT8, n, lh_pg_array_add_int8(params, items[i]->token));
+    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_add_text(params, items[i]->key));
+    LH_PG_ARRAY(params, LH_PG_INT8, n, lh_pg_add_int8(params, items[i]->token));
     return lh_pg_query(lane->conn, is_last ? &reap : &lazy_reap, params, on_answer, lane);
 }
 

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "pg/result.h"
+#include "pg/values.h"
 #include "store/hook_lane.h"
 #include "store/hook_reap.h"
 #include "store/internal.h"

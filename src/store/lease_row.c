@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "lease/store.h"
-#include "pg/result.h"
+#include "pg/values.h"
 
 enum {
     TOKEN,

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pg/result.h"
+#include "pg/values.h"
 #include "store/control.h"
 #include "store/control_ops.h"
 #include "store/lease_row.h"
@@ -111,16 +111,16 @@ static void add_value(struct lh_pg_params *params, enum value_kind kind, const s
 
     switch (kind) {
     case BOOLEAN:
-        lh_pg_array_add_text(params, value->number != 0 ? "true" : "false");
+        lh_pg_add_text(params, value->number != 0 ? "true" : "false");
         break;
     case DURATION: /* microseconds */
     case INTEGER:
     case BIGINT:
         snprintf(text, sizeof(text), "%lld", (long long)value->number);
-        lh_pg_array_add_text(params, text);
+        lh_pg_add_text(params, text);
         break;
     case TEXT:
-        lh_pg_array_add_text(params, value->text);
+        lh_pg_add_text(params, value->text);
         break;
     }
 }
@@ -139,7 +139,7 @@ enum lh_status lh_pg_store_set_policy(struct lh_store *base, const struct lh_pol
     lh_pg_array_begin(params, LH_PG_TEXT);
     for (size_t i = 0; i < LH_POLICY_FIELD_COUNT; i++)
         if ((mask & UINT32_C(1) << i) != 0)
-            lh_pg_array_add_text(params, lh_policy_field_name((enum lh_policy_field)i));
+            lh_pg_add_text(params, lh_policy_field_name((enum lh_policy_field)i));
     lh_pg_array_end(params);
     lh_pg_array_begin(params, LH_PG_TEXT);
     for (size_t i = 0; i < LH_POLICY_FIELD_COUNT; i++) {
@@ -148,7 +148,7 @@ enum lh_status lh_pg_store_set_policy(struct lh_store *base, const struct lh_pol
         if ((policy->set & UINT32_C(1) << i) != 0)
             add_value(params, fields[i].kind, &policy->values[i]);
         else
-            lh_pg_array_add_null(params);
+            lh_pg_add_null(params);
     }
     lh_pg_array_end(params);
     lh_pg_store_add_requester(params, requester);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "pg/result.h"
+#include "pg/values.h"
 #include "store/control.h"
 
 /* At most a hundredth of the time of one of the database's processes, and of one connection. */

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "pg/migrate_privileges.h"
-#include "pg/result.h"
+#include "pg/migrate.h"
+#include "pg/values.h"
 #include "store/control.h"
 #include "store/control_ops.h"
 #include "store/standings.h"

@@ -57,7 +57,7 @@ enum lh_status lh_pg_store_view(struct lh_store *base, const struct lh_view_requ
 
     call->page_size = request->page_size;
     call->is_clients = true;
-    LH_PG_ARRAY(params, LH_PG_TEXT, request->namespace_count, lh_pg_array_add_text(params, request->namespaces[i]));
+    LH_PG_ARRAY(params, LH_PG_TEXT, request->namespace_count, lh_pg_add_text(params, request->namespaces[i]));
     lh_pg_add_bool(params, request->include_children);
     lh_pg_add_text(params, request->key[0] == '\0' ? NULL : request->key);
     lh_pg_add_int4(params, request->page_size + 1);

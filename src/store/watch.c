@@ -1,7 +1,7 @@
 /* Control calls of watching: adding and removing watches, when a new watch is complete, and taking the events. */
 #include <string.h>
 
-#include "pg/result.h"
+#include "pg/values.h"
 #include "store/control.h"
 #include "store/control_ops.h"
 #include "store/lease_row.h"

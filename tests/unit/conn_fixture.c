@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pg/result.h"
+#include "pg/values.h"
 #include "pg_fixture.h"
 
 struct lh_loop *loop;

@@ -182,7 +182,7 @@ START_TEST(large_arrays_and_answers_pass_through_small_sockets)
         lh_pg_params_reset(&params);
         lh_pg_array_begin(&params, LH_PG_TEXT);
         for (int n = 0; n < 2000; n++)
-            lh_pg_array_add_text(&params, text);
+            lh_pg_add_text(&params, text);
         lh_pg_array_end(&params);
         ck_assert_int_eq(ask(&length, 2 * i), LH_OK);
         lh_pg_params_reset(&params);

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "pg/conn.h"
-#include "pg/lookup.h"
-#include "pg/result.h"
+#include "pg/conn_internal.h"
 #include "pg/servers.h"
+#include "pg/values.h"
 #include "pg_fixture.h"
 #include "test_pg.h"
 

@@ -5,8 +5,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "pg/error.h"
-#include "pg/params.h"
-#include "pg/result.h"
+#include "pg/values.h"
 #include "pg_fixture.h"
 #include "test_pg.h"
 
@@ -126,20 +125,20 @@ START_TEST(arrays_arrive_with_nulls_and_in_order)
 
     lh_pg_params_reset(&params);
     lh_pg_array_begin(&params, LH_PG_TEXT);
-    lh_pg_array_add_text(&params, "a,\"b\"");
-    lh_pg_array_add_text(&params, NULL);
-    lh_pg_array_add_text(&params, "");
+    lh_pg_add_text(&params, "a,\"b\"");
+    lh_pg_add_text(&params, NULL);
+    lh_pg_add_text(&params, "");
     lh_pg_array_end(&params);
     lh_pg_array_begin(&params, LH_PG_INT8);
-    lh_pg_array_add_int8(&params, -1);
-    lh_pg_array_add_null(&params);
+    lh_pg_add_int8(&params, -1);
+    lh_pg_add_null(&params);
     lh_pg_array_end(&params);
     lh_pg_array_begin(&params, LH_PG_BOOL);
-    lh_pg_array_add_bool(&params, true);
-    lh_pg_array_add_bool(&params, false);
+    lh_pg_add_bool(&params, true);
+    lh_pg_add_bool(&params, false);
     lh_pg_array_end(&params);
     lh_pg_array_begin(&params, LH_PG_UUID);
-    lh_pg_array_add_uuid(&params, &uuid);
+    lh_pg_add_uuid(&params, &uuid);
     lh_pg_array_end(&params);
     ask("select concat_ws('|', $1::text[]::text, $2::bigint[]::text, $3::boolean[]::text, $4::uuid[]::text)");
     ck_text("{\"a,\\\"b\\\"\",NULL,\"\"}|{-1,NULL}|{t,f}|{01000000-0000-0000-0000-000000000000}");
