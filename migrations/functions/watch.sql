@@ -74,10 +74,9 @@ begin
   delete from leasehold.watch w
    where w.id = any (array(select x.id from leasehold.watch x where x.coordinator = p_coordinator for update skip locked));
   get diagnostics v_count = row_count;
+  -- By ctid, here and below: a long array of numbers would be searched for each row.
   delete from leasehold.event e
-   where e.coordinator = p_coordinator
-     and e.number = any (array(
-           select x.number from leasehold.event x where x.coordinator = p_coordinator for update skip locked));
+   where e.ctid = any (array(select x.ctid from leasehold.event x where x.coordinator = p_coordinator for update skip locked));
   return v_count;
 end
 $$;
@@ -265,13 +264,12 @@ begin
     return next;
     return;
   end if;
-  -- The numbers as an array, for a join might ask for the first p_max again and again.
+  -- An array, for a join might ask for the first p_max again and again.
   return query
     with taken as (
       delete from leasehold.event e
-       where e.coordinator = p_coordinator
-         and e.number = any (array(
-               select x.number
+       where e.ctid = any (array(
+               select x.ctid
                  from leasehold.event x
                 where x.coordinator = p_coordinator
                   -- Left meanwhile: the next call tells.
@@ -316,9 +314,8 @@ begin
   select e.coordinator into v_coordinator from leasehold.event e order by e.coordinator limit 1;
   while v_coordinator is not null loop
     delete from leasehold.event e
-     where e.coordinator = v_coordinator
-       and e.number = any (array(
-             select x.number
+     where e.ctid = any (array(
+             select x.ctid
                from leasehold.event x
               where x.coordinator = v_coordinator
                 and (not exists (select from leasehold.watch w where w.coordinator = v_coordinator)

@@ -114,4 +114,25 @@ select cmp_ok(pg_temp.blocks_of(q.sql), '<', 30::bigint, q.name || ' reads past 
   from (values ('the life of the database', 'select * from leasehold_internal.life_facts()'),
                ('who is live', 'select leasehold_internal.live_coordinators(clock_timestamp())')) q (name, sql);
 commit;
+
+-- Events are taken, and thrown away, one by one: none is looked for among the others.
+create function pg_temp.entries_of(p_sql text) returns bigint language plpgsql as $$
+declare
+  v_before constant bigint := pg_temp.reads('event');
+begin
+  execute p_sql;
+  return pg_temp.reads('event') - v_before;
+end
+$$;
+begin;
+select leasehold_internal.coordinator_register(t.key(910), 'host', 1, '0.1.0'), leasehold_internal.watch_add(t.key(910), '', true);
+insert into leasehold.event (coordinator, number, type, at, namespace, key, token)
+select t.key(910), n, 'acquired', now(), 'p', 'k', n from generate_series(1, 20000) n;
+select cmp_ok(pg_temp.entries_of('select leasehold_internal.take_events(t.key(910), 10)'), '<', 200::bigint, 'ten events are taken from 20,000 without reading all');
+commit;
+begin;
+insert into leasehold.event (coordinator, number, type, at) values (t.key(910), 20001, 'lagged', now());
+select cmp_ok(pg_temp.entries_of('select leasehold_internal.take_events(t.key(910), 10)'), '<', 20100::bigint, 'and thrown away by reading each once');
+select is((select count(*) from leasehold.event), 0::bigint, 'all of them');
+commit;
 select * from finish();
