@@ -5,6 +5,117 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "base/uuid.h"
+
+static const struct {
+    size_t least;
+    size_t most;
+    bool may_have_control;
+} texts[] = {
+    [LH_TEXT_SEGMENT] = {1, LH_SEGMENT_MAX_BYTES, false},
+    [LH_TEXT_KEY] = {1, LH_KEY_MAX_BYTES, false},
+    [LH_TEXT_OWNER] = {0, LH_OWNER_MAX_BYTES, true},
+    [LH_TEXT_LABEL_NAME] = {1, LH_LABEL_NAME_MAX_BYTES, true},
+    [LH_TEXT_LABEL_VALUE] = {0, LH_LABEL_VALUE_MAX_BYTES, true},
+    [LH_TEXT_RESULT] = {0, LH_RESULT_MAX_BYTES, true},
+    [LH_TEXT_REASON] = {1, LH_RESULT_MAX_BYTES, true},
+    [LH_TEXT_PRINCIPAL] = {1, LH_PRINCIPAL_MAX_BYTES, false},
+};
+
+/* --- rules --- */
+
+static bool say(char words[LH_BOUND_WORDS_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool say(char words[LH_BOUND_WORDS_BYTES], const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(words, LH_BOUND_WORDS_BYTES, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+bool lh_bound_text(enum lh_bounded_text kind, const char *text, size_t size, char words[LH_BOUND_WORDS_BYTES])
+{
+    if (size < texts[kind].least || (size > texts[kind].most && texts[kind].least > 0))
+        return say(words, "must be %zu to %zu bytes, has %zu", texts[kind].least, texts[kind].most, size);
+    if (size > texts[kind].most)
+        return say(words, "must be at most %zu bytes, has %zu", texts[kind].most, size);
+    if (kind == LH_TEXT_SEGMENT && memchr(text, '.', size) != NULL)
+        return say(words, "must not contain a dot: write one segment for each level");
+    if (!texts[kind].may_have_control && lh_utf8_has_control(text, size))
+        return say(words, "must not contain control characters");
+    return true;
+}
+
+bool lh_bound_namespace(size_t segments, size_t bytes, char words[LH_BOUND_WORDS_BYTES])
+{
+    if (segments == 0 || segments > LH_NAMESPACE_MAX_SEGMENTS)
+        return say(words, "must have 1 to %d segments, has %zu", LH_NAMESPACE_MAX_SEGMENTS, segments);
+    if (bytes > LH_NAMESPACE_MAX_BYTES)
+        return say(words, "must be at most %d bytes with the dots between segments, has %zu", LH_NAMESPACE_MAX_BYTES,
+                   bytes);
+    return true;
+}
+
+bool lh_bound_lease_key(const char *text, struct lh_uuid *lease_key, char words[LH_BOUND_WORDS_BYTES])
+{
+    if (lh_uuid_parse(text, lease_key) && !lh_uuid_is_zero(lease_key))
+        return true;
+    return say(words, "must be a UUID of 8-4-4-4-12 hexadecimal digits, and not all zero");
+}
+
+static const char *duration_words(int64_t duration_us, char text[LH_DURATION_TEXT_BYTES])
+{
+    const int64_t day_us = INT64_C(86400) * 1000000;
+
+    if (duration_us == LH_DURATION_MAX_US)
+        return "100 years";
+    if (duration_us % day_us == 0)
+        snprintf(text, LH_DURATION_TEXT_BYTES, "%d day%s", (int)(duration_us / day_us),
+                 duration_us > day_us ? "s" : "");
+    else
+        lh_duration_format(duration_us, text);
+    return text;
+}
+
+bool lh_bound_duration(int64_t duration_us, int64_t least_us, int64_t most_us, char words[LH_BOUND_WORDS_BYTES])
+{
+    char text[LH_DURATION_TEXT_BYTES];
+
+    if (duration_us < 0)
+        return say(words, "must not be negative");
+    if (duration_us > most_us)
+        return say(words, "must be at most %s", duration_words(most_us, text));
+    if (duration_us < least_us)
+        return say(words, "must be at least %s", duration_words(least_us, text));
+    return true;
+}
+
+bool lh_bound_count(int64_t number, int64_t if_zero, int64_t most, char words[LH_BOUND_WORDS_BYTES])
+{
+    if (number >= 0 && number <= most)
+        return true;
+    return say(words, "must be 0 (which is %lld) to %lld, is %lld", (long long)if_zero, (long long)most,
+               (long long)number);
+}
+
+const char *lh_bound_mode(bool is_shared, const char *shared, int32_t units, bool has_at_least,
+                          char words[LH_BOUND_WORDS_BYTES])
+{
+    if (is_shared && has_at_least) {
+        say(words, "must not be given for a shared lease (mode %s)", shared);
+        return "at_least";
+    }
+    if (!is_shared && units != 0) {
+        say(words, "must be 0 for an exclusive lease, is %d: units are of shared ones (mode %s)", (int)units, shared);
+        return "units";
+    }
+    return lh_bound_count(units, 1, LH_UNITS_MAX, words) ? NULL : "units";
+}
+
+/* --- errors --- */
 
 enum lh_status lh_bounds_refuse(struct lh_error *error, const char *field, const char *bound, const char *format, ...)
 {
@@ -21,48 +132,66 @@ enum lh_status lh_bounds_refuse(struct lh_error *error, const char *field, const
     return LH_INVALID_ARGUMENT;
 }
 
-/* UTF-8 without control characters, of a size. */
-static enum lh_status check_text(const char *field, const char *text, size_t size, size_t min, size_t max,
-                                 const char *bound, struct lh_error *error)
+/* `name` is that of a part of the field. */
+static enum lh_status check_part(const char *field, const char *name, enum lh_bounded_text kind, const char *text,
+                                 size_t size, struct lh_error *error)
 {
-    if (size < min || size > max)
-        return lh_bounds_refuse(error, field, bound, "%s has %zu bytes; it must have %s", field, size, bound);
+    char words[LH_BOUND_WORDS_BYTES];
+
     if (!lh_utf8_is_valid(text, size))
-        return lh_bounds_refuse(error, field, "UTF-8", "%s is not UTF-8", field);
-    if (lh_utf8_has_control(text, size))
-        return lh_bounds_refuse(error, field, "no control characters", "%s has a control character", field);
-    return LH_OK;
+        return lh_bounds_refuse(error, field, "UTF-8", "%s must be UTF-8", name);
+    if (lh_bound_text(kind, text, size, words))
+        return LH_OK;
+    return lh_bounds_refuse(error, field, words, "%s %s", name, words);
+}
+
+enum lh_status lh_bounds_text(const char *field, enum lh_bounded_text kind, const char *text, struct lh_error *error)
+{
+    return check_part(field, field, kind, text, strlen(text), error);
 }
 
 enum lh_status lh_bounds_key(const char *key, struct lh_error *error)
 {
     if (key == NULL)
-        return lh_bounds_refuse(error, "key", "1 to 1024 bytes", "key is missing");
-    return check_text("key", key, strlen(key), 1, LH_KEY_MAX_BYTES, "1 to 1024 bytes", error);
+        return lh_bounds_refuse(error, "key", "must be given", "key must be given");
+    return lh_bounds_text("key", LH_TEXT_KEY, key, error);
 }
 
-enum lh_status lh_bounds_owner(const char *owner, struct lh_error *error)
+enum lh_status lh_bounds_lease_key(const char *text, struct lh_uuid *lease_key, struct lh_error *error)
 {
-    return check_text("owner", owner, strlen(owner), 0, LH_OWNER_MAX_BYTES, "at most 255 bytes", error);
+    char words[LH_BOUND_WORDS_BYTES];
+
+    if (lh_bound_lease_key(text, lease_key, words))
+        return LH_OK;
+    return lh_bounds_refuse(error, "lease_key", words, "lease_key %s", words);
+}
+
+enum lh_status lh_bounds_duration(const char *field, int64_t duration_us, int64_t least_us, int64_t most_us,
+                                  struct lh_error *error)
+{
+    char words[LH_BOUND_WORDS_BYTES];
+
+    if (lh_bound_duration(duration_us, least_us, most_us, words))
+        return LH_OK;
+    return lh_bounds_refuse(error, field, words, "%s %s", field, words);
 }
 
 enum lh_status lh_bounds_namespace(char *text, char *segments[LH_NAMESPACE_MAX_SEGMENTS], size_t *count,
                                    struct lh_error *error)
 {
-    size_t size = strlen(text);
-    char *segment;
+    size_t size = strlen(text), all = size == 0 ? 0 : 1;
+    char words[LH_BOUND_WORDS_BYTES], name[sizeof("segment 16 of namespace")], *segment;
 
+    for (const char *dot = text; (dot = strchr(dot, '.')) != NULL; dot++)
+        all++;
     *count = 0;
-    if (size > LH_NAMESPACE_MAX_BYTES)
-        return lh_bounds_refuse(error, "namespace", "255 bytes in all",
-                                "namespace has %zu bytes; at most 255 are allowed", size);
+    if (!lh_bound_namespace(all, size, words))
+        return lh_bounds_refuse(error, "namespace", words, "namespace %s", words);
     while ((segment = strsep(&text, ".")) != NULL) {
-        if (*count == LH_NAMESPACE_MAX_SEGMENTS)
-            return lh_bounds_refuse(error, "namespace", "1 to 16 segments", "namespace has more than 16 segments");
-        if (check_text("namespace", segment, strlen(segment), 1, LH_SEGMENT_MAX_BYTES, "segments of 1 to 63 bytes",
-                       error) != LH_OK)
-            return LH_INVALID_ARGUMENT;
         segments[(*count)++] = segment;
+        snprintf(name, sizeof(name), "segment %zu of namespace", *count);
+        if (check_part("namespace", name, LH_TEXT_SEGMENT, segment, strlen(segment), error) != LH_OK)
+            return LH_INVALID_ARGUMENT;
     }
     return LH_OK;
 }
@@ -70,55 +199,37 @@ enum lh_status lh_bounds_namespace(char *text, char *segments[LH_NAMESPACE_MAX_S
 enum lh_status lh_bounds_label(const char *label, size_t *name_size, struct lh_error *error)
 {
     const char *equals = strchr(label, '=');
-    const char *bound = "name=value, names 1 to 63 bytes, values at most 255";
 
     if (equals == NULL)
-        return lh_bounds_refuse(error, "labels", bound, "a label is %s", bound);
+        return lh_bounds_refuse(error, "labels", "must be name=value", "labels must be name=value, '%.64s' has no '='",
+                                label);
     *name_size = (size_t)(equals - label);
-    if (check_text("labels", label, *name_size, 1, LH_LABEL_NAME_MAX_BYTES, "names of 1 to 63 bytes", error) != LH_OK)
+    if (check_part("labels", "the name of a label", LH_TEXT_LABEL_NAME, label, *name_size, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    return check_text("labels", equals + 1, strlen(equals + 1), 0, LH_LABEL_VALUE_MAX_BYTES,
-                      "values of at most 255 bytes", error);
+    return check_part("labels", "the value of a label", LH_TEXT_LABEL_VALUE, equals + 1, strlen(equals + 1), error);
 }
 
 enum lh_status lh_bounds_units(int32_t units, struct lh_error *error)
 {
-    if (units < 0 || units > LH_UNITS_MAX)
-        return lh_bounds_refuse(error, "units", "1 to 1000000, or 0 for the default",
-                                "units is %d; it must be 1 to 1000000, or 0 for the default", (int)units);
-    return LH_OK;
+    char words[LH_BOUND_WORDS_BYTES];
+
+    if (lh_bound_count(units, 1, LH_UNITS_MAX, words))
+        return LH_OK;
+    return lh_bounds_refuse(error, "units", words, "units %s", words);
 }
 
 enum lh_status lh_bounds_mode(int mode, int32_t units, int64_t at_least_us, struct lh_error *error)
 {
-    bool is_shared = mode == 1;
+    char words[LH_BOUND_WORDS_BYTES];
+    const char *field;
 
     if (mode < 0 || mode > 1)
         return lh_bounds_refuse(error, "mode", "LH_EXCLUSIVE or LH_SHARED",
-                                "mode is %d; it must be LH_EXCLUSIVE or LH_SHARED", mode);
-    if (!is_shared && units != 0)
-        return lh_bounds_refuse(error, "units", "0 for an exclusive lease",
-                                "units is %d; an exclusive lease takes the whole scope, so it must be 0", (int)units);
-    if (is_shared && at_least_us != 0)
-        return lh_bounds_refuse(error, "at_least", "0 for a shared lease",
-                                "at_least_us is %lld; a shared lease has no minimum hold, so it must be 0",
-                                (long long)at_least_us);
-    if (lh_bounds_units(units, error) != LH_OK)
-        return LH_INVALID_ARGUMENT;
-    if (at_least_us < -1 || at_least_us > LH_AT_LEAST_MAX_US) /* LH_NO_MINIMUM is -1 */
-        return lh_bounds_refuse(error, "at_least", "LH_NO_MINIMUM, or 0 to 1 day",
-                                "at_least_us is %lld; it must be LH_NO_MINIMUM, or 0 to 1 day", (long long)at_least_us);
-    return LH_OK;
-}
-
-enum lh_status lh_bounds_result(const char *field, const char *text, struct lh_error *error)
-{
-    size_t size = strlen(text);
-
-    if (size > LH_RESULT_MAX_BYTES)
-        return lh_bounds_refuse(error, field, "at most 8 KiB", "%s has %zu bytes; at most 8192 are allowed", field,
-                                size);
-    if (!lh_utf8_is_valid(text, size))
-        return lh_bounds_refuse(error, field, "UTF-8", "%s is not UTF-8", field);
-    return LH_OK;
+                                "mode must be LH_EXCLUSIVE or LH_SHARED, is %d", mode);
+    field = lh_bound_mode(mode == 1, "LH_SHARED", units, at_least_us != 0, words);
+    if (field != NULL)
+        return lh_bounds_refuse(error, field, words, "%s %s", field, words);
+    if (at_least_us == -1) /* LH_NO_MINIMUM */
+        return LH_OK;
+    return lh_bounds_duration("at_least", at_least_us, 0, LH_AT_LEAST_MAX_US, error);
 }

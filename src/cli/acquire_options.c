@@ -40,10 +40,7 @@ static enum lh_status take_at_least(struct lh_cli_acquire *asked, const struct l
         return LH_OK;
     if (lh_check_duration("at-least", text, 0, &asked->at_least_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    if (asked->at_least_us > LH_AT_LEAST_MAX_US)
-        return lh_bounds_refuse(error, "at-least", "at most 1 day",
-                                "at-least '%.64s' is longer than a day; it may be 0s to 1d", text);
-    return LH_OK;
+    return lh_bounds_duration("at-least", asked->at_least_us, 0, LH_AT_LEAST_MAX_US, error);
 }
 
 static enum lh_status take_mode(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
@@ -67,7 +64,7 @@ static enum lh_status take_label(struct lh_cli_acquire *asked, const char *text,
     Leasehold__V1__AcquireRequest__LabelsEntry *label = &asked->labels[asked->label_count];
     size_t name_size;
 
-    if (lh_check_label(text, &name_size, error) != LH_OK)
+    if (lh_bounds_label(text, &name_size, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (asked->label_count == LH_LABELS_MAX)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "too many labels; a lease can have %d", LH_LABELS_MAX);
@@ -101,7 +98,7 @@ static enum lh_status take_lease_key(struct lh_cli_acquire *asked, const struct 
     asked->is_own_key = text == NULL;
     if (text == NULL)
         uuid = lh_uuid_random();
-    else if (lh_check_lease_key(text, &uuid, error) != LH_OK)
+    else if (lh_bounds_lease_key(text, &uuid, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     lh_uuid_format(&uuid, asked->lease_key);
     return LH_OK;
@@ -125,7 +122,7 @@ static enum lh_status take_owner(struct lh_cli_acquire *asked, const struct lh_a
     } else if (strlen(text) < sizeof(asked->owner)) {
         strcpy(asked->owner, text);
     }
-    return lh_check_owner(text, error);
+    return lh_bounds_text("owner", LH_TEXT_OWNER, text, error);
 }
 
 enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
@@ -134,14 +131,12 @@ enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh
 
     asked->duration_us = 30 * LH_US_PER_S;
     if (duration != NULL &&
-        lh_check_duration("duration", duration, LH_BOUND_DURATION_MIN_US, &asked->duration_us, error) != LH_OK)
+        lh_check_duration("duration", duration, LH_DURATION_MIN_US, &asked->duration_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (take_mode(asked, args, error) != LH_OK || take_at_least(asked, args, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (take_wait(asked, args, error) != LH_OK || take_lease_key(asked, args, error) != LH_OK ||
         take_owner(asked, args, error) != LH_OK || take_labels(asked, args, error) != LH_OK)
-        return LH_INVALID_ARGUMENT;
-    if (lh_check_new_namespace(args->words[0], error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     return lh_scope_message_init(&asked->scope, args->words[0], args->words[1], error) ? LH_OK : LH_INVALID_ARGUMENT;
 }

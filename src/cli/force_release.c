@@ -139,7 +139,7 @@ static enum lh_exit run(struct lh_cli *cli)
         return lh_error_usage(cli->command, "force-release needs --reason TEXT; the holder and the history get it");
     if (token_text != NULL && lh_args_has(&cli->args, "all"))
         return lh_error_usage(cli->command, "--token and --all cannot be combined");
-    if (lh_check_words("reason", reason, &error) != LH_OK ||
+    if (lh_bounds_text("reason", LH_TEXT_REASON, reason, &error) != LH_OK ||
         (token_text != NULL && lh_check_number("token", token_text, 1, INT64_MAX, &token, &error) != LH_OK) ||
         !lh_scope_message_init(&scope, cli->args.words[0], cli->args.words[1], &error))
         return lh_error_value(cli, &error);

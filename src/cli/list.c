@@ -129,7 +129,7 @@ static enum lh_exit run(struct lh_cli *cli)
     enum lh_exit status;
 
     if (lh_check_namespace_or_root(ns, &error) != LH_OK ||
-        (sieve.owner != NULL && lh_check_owner(sieve.owner, &error) != LH_OK) ||
+        (sieve.owner != NULL && lh_bounds_text("owner", LH_TEXT_OWNER, sieve.owner, &error) != LH_OK) ||
         (state != NULL && check_state(state, &sieve.state, &error) != LH_OK) ||
         (longer_than != NULL &&
          lh_check_duration("longer-than", longer_than, 0, &sieve.longer_than_us, &error) != LH_OK))

@@ -76,7 +76,7 @@ void lh_segments_finish(struct lh_segments *segments)
 
 bool lh_scope_message_init(struct lh_scope_message *scope, const char *ns, const char *key, struct lh_error *error)
 {
-    if (lh_check_namespace(ns, error) != LH_OK || lh_check_key(key, error) != LH_OK)
+    if (lh_check_namespace(ns, error) != LH_OK || lh_bounds_key(key, error) != LH_OK)
         return false;
     lh_segments_split(&scope->segments, ns);
     leasehold__v1__scope__init(&scope->message);

@@ -138,7 +138,7 @@ static enum lh_exit run(struct lh_cli *cli)
     enum lh_exit status;
 
     if ((ns != NULL && lh_check_namespace_or_root(ns, &error) != LH_OK) ||
-        (key != NULL && lh_check_key(key, &error) != LH_OK) ||
+        (key != NULL && lh_bounds_key(key, &error) != LH_OK) ||
         (max != NULL && lh_check_number("max", max, 1, ROWS_MAX, &count, &error) != LH_OK))
         return lh_error_value(cli, &error);
     asked = (struct lh_asked_for){.ns = ns == NULL || ns[0] == '\0' || strcmp(ns, ".") == 0 ? NULL : ns,

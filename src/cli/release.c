@@ -97,7 +97,7 @@ static enum lh_status take_result(const struct lh_cli *cli, Leasehold__V1__Relea
     if (failure != NULL) {
         item->result_case = LEASEHOLD__V1__RELEASE_ITEM__RESULT_FAILURE;
         item->failure = (char *)(uintptr_t)failure;
-        return lh_check_words("fail", failure, error);
+        return lh_bounds_text("fail", LH_TEXT_REASON, failure, error);
     }
     if (result != NULL) {
         item->result_case = LEASEHOLD__V1__RELEASE_ITEM__RESULT_SUCCESS;

@@ -24,7 +24,7 @@ static enum lh_status take(struct lh_run_scopes *scopes, const char *text, struc
     *colon = '\0';
     scope->ns = scope->text;
     scope->key = colon + 1;
-    if (lh_check_new_namespace(scope->ns, error) != LH_OK || lh_check_key(scope->key, error) != LH_OK)
+    if (lh_check_namespace(scope->ns, error) != LH_OK || lh_bounds_key(scope->key, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     for (const struct lh_run_scope *other = scopes->list; other < scope; other++)
         if (strcmp(other->ns, scope->ns) == 0 && strcmp(other->key, scope->key) == 0)

@@ -15,7 +15,7 @@ static enum lh_status check_options(const struct lh_acquire_options *options, st
 {
     size_t name_size, count = 0;
 
-    if (options->owner != NULL && lh_bounds_owner(options->owner, error) != LH_OK)
+    if (options->owner != NULL && lh_bounds_text("owner", LH_TEXT_OWNER, options->owner, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (options->wait_us < 0)
         return lh_bounds_refuse(error, "wait_us", "not negative", "wait_us must be 0 or more, not %" PRId64,
@@ -23,8 +23,8 @@ static enum lh_status check_options(const struct lh_acquire_options *options, st
     if (options->timeout_us < 0)
         return lh_bounds_refuse(error, "timeout_us", "not negative", "timeout_us must be 0 or more, not %" PRId64,
                                 options->timeout_us);
-    if (options->lease_key != NULL && (!lh_uuid_parse(options->lease_key, lease_key) || lh_uuid_is_zero(lease_key)))
-        return lh_bounds_refuse(error, "lease_key", "a UUID", "lease_key is no UUID");
+    if (options->lease_key != NULL && lh_bounds_lease_key(options->lease_key, lease_key, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     for (; options->labels != NULL && options->labels[count] != NULL; count++) {
         if (count == LH_LABELS_MAX)
             return lh_bounds_refuse(error, "labels", "at most 16", "there are more than 16 labels");

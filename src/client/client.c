@@ -218,7 +218,7 @@ static enum lh_status check_options(const struct lh_client_options *options, str
 {
     if (options->timeout_us < 0 || options->connect_timeout_us < 0 || options->breaker_open_us < 0)
         return lh_bounds_refuse(error, "timeout_us", "not negative", "a time is negative");
-    return options->owner == NULL ? LH_OK : lh_bounds_owner(options->owner, error);
+    return options->owner == NULL ? LH_OK : lh_bounds_text("owner", LH_TEXT_OWNER, options->owner, error);
 }
 
 static void on_woken(void *arg, unsigned ready)

@@ -8,7 +8,6 @@
 #include "client/forks.h"
 
 #define DURATION_DEFAULT_US (30 * LH_US_PER_S)
-#define DURATION_MIN_US (100 * LH_US_PER_MS)
 #define DURATION_MAX_US (365 * 86400 * LH_US_PER_S)
 #define MARGIN_PART 10
 
@@ -16,9 +15,8 @@ static enum lh_status take_times(struct lh_declare_options *options, struct lh_e
 {
     if (options->duration_us == 0)
         options->duration_us = DURATION_DEFAULT_US;
-    if (options->duration_us < DURATION_MIN_US || options->duration_us > DURATION_MAX_US)
-        return lh_bounds_refuse(error, "duration_us", "100 ms to 365 d",
-                                "duration_us must be 100 ms to 365 d, not %" PRId64 " us", options->duration_us);
+    if (lh_bounds_duration("duration_us", options->duration_us, LH_DURATION_MIN_US, DURATION_MAX_US, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     if (options->margin_us == 0)
         options->margin_us = options->duration_us / MARGIN_PART;
     if (options->margin_us < 0 || options->margin_us >= options->duration_us)

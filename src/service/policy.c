@@ -16,8 +16,8 @@ static const struct field {
     int64_t most;
 } fields[LH_POLICY_FIELD_COUNT] = {
 #define FIELD(member) offsetof(Leasehold__V1__Policy, member)
-    [LH_POLICY_MIN_DURATION] = {KIND_DURATION, FIELD(min_duration), LH_MIN_DURATION_US},
-    [LH_POLICY_MAX_DURATION] = {KIND_DURATION, FIELD(max_duration), LH_MIN_DURATION_US},
+    [LH_POLICY_MIN_DURATION] = {KIND_DURATION, FIELD(min_duration), LH_DURATION_MIN_US},
+    [LH_POLICY_MAX_DURATION] = {KIND_DURATION, FIELD(max_duration), LH_DURATION_MIN_US},
     [LH_POLICY_GRACE] = {KIND_DURATION, FIELD(grace), 0},
     [LH_POLICY_MAX_HOLD] = {KIND_DURATION, FIELD(max_hold), 1},
     [LH_POLICY_DEAD_AFTER] = {KIND_DURATION, FIELD(dead_after), 1},

@@ -12,18 +12,13 @@
 static bool check_principal(struct lh_validator *v, const char *principal)
 {
     const char *wildcard = strchr(principal, '*');
-    size_t size = strlen(principal);
 
-    if (size < 1 || size > LH_PRINCIPAL_MAX_BYTES)
-        lh_violations_add(v->violations, "principal", "must be 1 to %d bytes, has %zu", LH_PRINCIPAL_MAX_BYTES, size);
-    else if (lh_utf8_has_control(principal, size))
-        lh_violations_add(v->violations, "principal", "must not contain control characters");
-    else if (wildcard != NULL && wildcard[1] != '\0')
-        lh_violations_add(v->violations, "principal", "must have * at its end only, is \"%.*s\"",
-                          (int)lh_utf8_cut(principal, size, 63), principal);
-    else
+    if (!lh_validate_text(v, LH_TEXT_PRINCIPAL, principal, "principal"))
+        return false;
+    if (wildcard == NULL || wildcard[1] == '\0')
         return true;
-    return false;
+    return lh_violations_add(v->violations, "principal", "must have * at its end only, is \"%.*s\"",
+                             (int)lh_utf8_cut(principal, strlen(principal), 63), principal);
 }
 
 static bool read_rights(struct lh_validator *v, const Leasehold__V1__Right *rights, size_t count, unsigned *result)

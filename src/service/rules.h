@@ -5,7 +5,6 @@
 #include "lease/access_admin.h"
 #include "service/validate.h"
 
-#define LH_PRINCIPAL_MAX_BYTES 1024
 #define LH_TOKEN_NAME_MAX_BYTES 63
 
 /* Return false, with violations added, if a value is out of bounds. */

@@ -9,52 +9,35 @@
 
 #define PATH_BYTES LH_VIOLATION_FIELD_BYTES
 
-/* `text` has `least`..`most` bytes. */
-static bool check_size(struct lh_validator *v, const char *text, size_t least, size_t most, const char *field)
+/* False, with a violation, if a rule of base/bounds.h has said `words`. */
+static bool is_within(struct lh_validator *v, bool is_within_bounds, const char *field, const char *words)
 {
-    size_t size = strlen(text);
-
-    if (size >= least && size <= most)
-        return true;
-    if (least > 0)
-        return lh_violations_add(v->violations, field, "must be %zu to %zu bytes, has %zu", least, most, size);
-    return lh_violations_add(v->violations, field, "must be at most %zu bytes, has %zu", most, size);
+    return is_within_bounds || lh_violations_add(v->violations, field, "%s", words);
 }
 
-static bool check_segment(struct lh_validator *v, const char *segment, const char *field)
+bool lh_validate_text(struct lh_validator *v, enum lh_bounded_text kind, const char *text, const char *field)
 {
-    if (!check_size(v, segment, 1, LH_SEGMENT_MAX_BYTES, field))
-        return false;
-    if (strchr(segment, '.') != NULL)
-        return lh_violations_add(v->violations, field, "must not contain a dot: write one segment for each level");
-    if (lh_utf8_has_control(segment, strlen(segment)))
-        return lh_violations_add(v->violations, field, "must not contain control characters");
-    return true;
+    char words[LH_BOUND_WORDS_BYTES];
+
+    return is_within(v, lh_bound_text(kind, text, strlen(text), words), field, words);
 }
 
 bool lh_validate_namespace(struct lh_validator *v, char *const *segments, size_t count, bool may_be_empty,
                            const char *field, const char **ns)
 {
-    char *joined, *end;
+    char *joined, *end, words[LH_BOUND_WORDS_BYTES];
     size_t size = 0;
     bool is_valid = true;
 
     *ns = "";
     if (count == 0 && may_be_empty)
         return true;
-    if (count == 0 || count > LH_NAMESPACE_MAX_SEGMENTS)
-        return lh_violations_add(v->violations, field, "must have 1 to %d segments, has %zu", LH_NAMESPACE_MAX_SEGMENTS,
-                                 count);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && i < LH_NAMESPACE_MAX_SEGMENTS; i++) {
         char path[PATH_BYTES];
-        is_valid &= check_segment(v, segments[i], lh_field_nth(path, field, i));
+        is_valid &= lh_validate_text(v, LH_TEXT_SEGMENT, segments[i], lh_field_nth(path, field, i));
         size += strlen(segments[i]) + 1;
     }
-    if (is_valid && size - 1 > LH_NAMESPACE_MAX_BYTES)
-        is_valid =
-            lh_violations_add(v->violations, field, "must be at most %d bytes with the dots between segments, has %zu",
-                              LH_NAMESPACE_MAX_BYTES, size - 1);
-    if (!is_valid)
+    if (!is_valid || !is_within(v, lh_bound_namespace(count, size - 1, words), field, words))
         return false;
     joined = end = lh_arena_alloc(v->arena, size);
     for (size_t i = 0; i < count; i++) {
@@ -76,15 +59,6 @@ bool lh_validate_place(struct lh_validator *v, const char *ns, bool include_chil
     return lh_violations_add(v->violations, field, "%s %s", ns, lh_places_nowhere);
 }
 
-static bool check_key(struct lh_validator *v, const char *key, const char *field)
-{
-    if (!check_size(v, key, 1, LH_KEY_MAX_BYTES, field))
-        return false;
-    if (lh_utf8_has_control(key, strlen(key)))
-        return lh_violations_add(v->violations, field, "must not contain control characters");
-    return true;
-}
-
 bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope, const char *field, const char **ns,
                        const char **key)
 {
@@ -97,15 +71,14 @@ bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope
                                      lh_field_member(path, field, "namespace"), ns) &&
                lh_validate_place(v, *ns, false, path);
     *key = scope->key;
-    return check_key(v, scope->key, lh_field_member(path, field, "key")) && is_valid;
+    return lh_validate_text(v, LH_TEXT_KEY, scope->key, lh_field_member(path, field, "key")) && is_valid;
 }
 
-bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Duration *duration, int64_t least_us,
-                          const char *field, int64_t *duration_us)
+static bool read_duration(struct lh_validator *v, const Google__Protobuf__Duration *duration, int64_t least_us,
+                          int64_t most_us, const char *field, int64_t *duration_us)
 {
     const int64_t most_s = INT64_C(315576000000); /* of google.protobuf.Duration, either way */
-    char least[LH_DURATION_TEXT_BYTES];
-    bool is_negative = duration->seconds < 0 || (duration->seconds == 0 && duration->nanos < 0);
+    char words[LH_BOUND_WORDS_BYTES];
 
     if (duration->seconds > most_s || duration->seconds < -most_s || duration->nanos > 999999999 ||
         duration->nanos < -999999999 || (duration->seconds > 0 && duration->nanos < 0) ||
@@ -113,43 +86,41 @@ bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Durati
         return lh_violations_add(
             v->violations, field,
             "must be a valid google.protobuf.Duration: nanos below a second, of the sign of seconds");
-    if (is_negative)
-        return lh_violations_add(v->violations, field, "must not be negative");
     *duration_us = duration->seconds * LH_US_PER_S + duration->nanos / 1000;
-    if (*duration_us > LH_DURATION_MAX_US)
-        return lh_violations_add(v->violations, field, "must be at most 100 years");
-    if (*duration_us < least_us) {
-        lh_duration_format(least_us, least);
-        return lh_violations_add(v->violations, field, "must be at least %s", least);
-    }
-    return true;
+    if (duration->nanos < 0 && *duration_us == 0)
+        *duration_us = -1;
+    return is_within(v, lh_bound_duration(*duration_us, least_us, most_us, words), field, words);
+}
+
+bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Duration *duration, int64_t least_us,
+                          const char *field, int64_t *duration_us)
+{
+    return read_duration(v, duration, least_us, LH_DURATION_MAX_US, field, duration_us);
 }
 
 bool lh_validate_at_least(struct lh_validator *v, const Google__Protobuf__Duration *duration, const char *field,
                           int64_t *at_least_us)
 {
-    if (!lh_validate_duration(v, duration, 0, field, at_least_us))
-        return false;
-    if (*at_least_us <= LH_AT_LEAST_MAX_US)
-        return true;
-    return lh_violations_add(v->violations, field, "must be at most 1 day");
+    return read_duration(v, duration, 0, LH_AT_LEAST_MAX_US, field, at_least_us);
+}
+
+static bool check_count(struct lh_validator *v, int32_t number, int32_t if_zero, int32_t most, const char *field,
+                        int32_t *result)
+{
+    char words[LH_BOUND_WORDS_BYTES];
+
+    *result = number == 0 ? if_zero : number;
+    return is_within(v, lh_bound_count(number, if_zero, most, words), field, words);
 }
 
 bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char *field, int32_t *result)
 {
-    *result = page_size == 0 ? LH_PAGE_SIZE_DEFAULT : page_size;
-    if (page_size >= 0 && page_size <= LH_PAGE_SIZE_MAX)
-        return true;
-    return lh_violations_add(v->violations, field, "must be 0 (which is %d) to %d, is %d", LH_PAGE_SIZE_DEFAULT,
-                             LH_PAGE_SIZE_MAX, page_size);
+    return check_count(v, page_size, LH_PAGE_SIZE_DEFAULT, LH_PAGE_SIZE_MAX, field, result);
 }
 
 bool lh_validate_units(struct lh_validator *v, int32_t units, const char *field, int32_t *result)
 {
-    *result = units == 0 ? 1 : units;
-    if (units >= 0 && units <= LH_UNITS_MAX)
-        return true;
-    return lh_violations_add(v->violations, field, "must be 0 (which is 1) to %d, is %d", LH_UNITS_MAX, units);
+    return check_count(v, units, 1, LH_UNITS_MAX, field, result);
 }
 
 /* A field of the request itself, or of one of its items. */
@@ -163,20 +134,14 @@ static bool validate_mode(struct lh_validator *v, Leasehold__V1__Mode mode, int3
                           const Google__Protobuf__Duration *at_least, const char *item, int32_t *units_asked,
                           int64_t *at_least_us)
 {
-    char path[LH_VIOLATION_FIELD_BYTES];
+    char path[LH_VIOLATION_FIELD_BYTES], words[LH_BOUND_WORDS_BYTES];
+    bool is_shared = mode == LEASEHOLD__V1__MODE__MODE_SHARED;
+    const char *field = lh_bound_mode(is_shared, "MODE_SHARED", units, at_least != NULL, words);
 
-    *units_asked = 0;
+    *units_asked = is_shared && units == 0 ? 1 : units;
     *at_least_us = LH_AT_LEAST_POLICY;
-    if (mode == LEASEHOLD__V1__MODE__MODE_SHARED) {
-        if (at_least == NULL)
-            return lh_validate_units(v, units, name_of(item, "units", path), units_asked);
-        return lh_violations_add(v->violations, name_of(item, "at_least", path),
-                                 "must not be given for a shared lease (mode MODE_SHARED)");
-    }
-    if (units != 0)
-        return lh_violations_add(v->violations, name_of(item, "units", path),
-                                 "must be 0 for an exclusive lease, is %d: units are of shared ones (mode MODE_SHARED)",
-                                 units);
+    if (field != NULL)
+        return lh_violations_add(v->violations, name_of(item, field, path), "%s", words);
     return at_least == NULL || lh_validate_at_least(v, at_least, name_of(item, "at_least", path), at_least_us);
 }
 
@@ -191,7 +156,7 @@ static bool check_labels(struct lh_validator *v, const Leasehold__V1__AcquireReq
     for (size_t i = 0; i < request->n_labels; i++) {
         char path[PATH_BYTES];
         snprintf(path, sizeof(path), "labels[%zu].key", i);
-        is_valid &= check_size(v, labels[i]->key, 1, LH_LABEL_NAME_MAX_BYTES, path);
+        is_valid &= lh_validate_text(v, LH_TEXT_LABEL_NAME, labels[i]->key, path);
         for (size_t j = 0; j < i; j++) {
             if (strcmp(labels[i]->key, labels[j]->key) == 0) {
                 is_valid = lh_violations_add(v->violations, path, "must be unique: labels[%zu] has the same name", j);
@@ -199,7 +164,7 @@ static bool check_labels(struct lh_validator *v, const Leasehold__V1__AcquireReq
             }
         }
         snprintf(path, sizeof(path), "labels[%zu].value", i);
-        is_valid &= check_size(v, labels[i]->value, 0, LH_LABEL_VALUE_MAX_BYTES, path);
+        is_valid &= lh_validate_text(v, LH_TEXT_LABEL_VALUE, labels[i]->value, path);
     }
     return is_valid;
 }
@@ -225,9 +190,9 @@ static bool validate_wait(struct lh_validator *v, const Leasehold__V1__AcquireRe
 
 static bool validate_lease_key(struct lh_validator *v, const char *text, const char *field, struct lh_uuid *lease_key)
 {
-    if (lh_uuid_parse(text, lease_key) && !lh_uuid_is_zero(lease_key))
-        return true;
-    return lh_violations_add(v->violations, field, "must be a UUID of 8-4-4-4-12 hexadecimal digits, and not all zero");
+    char words[LH_BOUND_WORDS_BYTES];
+
+    return is_within(v, lh_bound_lease_key(text, lease_key, words), field, words);
 }
 
 /* What is asked of all scopes alike. */
@@ -247,7 +212,7 @@ static bool validate_duration_and_wait(struct lh_validator *v, const Leasehold__
 static bool validate_holder(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
                             struct lh_acquire *acquire)
 {
-    bool is_valid = check_size(v, request->owner, 0, LH_OWNER_MAX_BYTES, "owner");
+    bool is_valid = lh_validate_text(v, LH_TEXT_OWNER, request->owner, "owner");
 
     acquire->owner = request->owner;
     if (request->lease_key[0] == '\0')
@@ -372,13 +337,13 @@ bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__Relea
     item->value = NULL;
     if (item->is_failure) {
         item->value = request->failure;
-        return check_size(v, request->failure, 0, LH_RESULT_MAX_BYTES, lh_field_member(path, field, "failure")) &&
+        return lh_validate_text(v, LH_TEXT_RESULT, request->failure, lh_field_member(path, field, "failure")) &&
                is_valid;
     }
     if (request->result_case == LEASEHOLD__V1__RELEASE_ITEM__RESULT__NOT_SET || request->success[0] == '\0')
         return is_valid;
     item->value = request->success;
-    if (!check_size(v, request->success, 0, LH_RESULT_MAX_BYTES, lh_field_member(path, field, "success")))
+    if (!lh_validate_text(v, LH_TEXT_RESULT, request->success, lh_field_member(path, field, "success")))
         return false;
     problem = lh_json_problem(request->success, v->arena);
     if (problem != NULL)
@@ -407,12 +372,12 @@ bool lh_validate_list(struct lh_validator *v, const Leasehold__V1__ListLeasesReq
     list->include_children = request->include_children;
     list->owner = request->owner;
     list->search = request->search;
-    is_valid &= check_size(v, request->search, 0, LH_OWNER_MAX_BYTES, "search");
+    is_valid &= lh_validate_text(v, LH_TEXT_OWNER, request->search, "search");
     is_valid &= check_state(v, request->state, &list->state);
     if (request->longer_than != NULL)
         is_valid &= lh_validate_duration(v, request->longer_than, 0, "longer_than", &list->longer_than_us);
     is_valid &= lh_validate_page_size(v, request->page_size, "page_size", &list->page_size);
-    return check_size(v, request->owner, 0, LH_OWNER_MAX_BYTES, "owner") && is_valid;
+    return lh_validate_text(v, LH_TEXT_OWNER, request->owner, "owner") && is_valid;
 }
 
 bool lh_validate_watch(struct lh_validator *v, const Leasehold__V1__WatchLeasesRequest *request, const char **ns)
@@ -423,20 +388,16 @@ bool lh_validate_watch(struct lh_validator *v, const Leasehold__V1__WatchLeasesR
     if (has_key && request->include_children)
         return lh_violations_add(v->violations, "include_children", "must not be given together with key");
     is_valid = is_valid && lh_validate_place(v, *ns, request->include_children, "namespace");
-    return (!has_key || check_key(v, request->key, "key")) && is_valid;
+    return (!has_key || lh_validate_text(v, LH_TEXT_KEY, request->key, "key")) && is_valid;
 }
 
 bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *request,
                       struct lh_reap_arguments *arguments)
 {
-    bool is_valid = true;
+    bool is_valid = check_count(v, request->max, LH_REAP_DEFAULT, LH_REAP_MAX, "max", &arguments->max);
 
     arguments->include_children = request->include_children;
     arguments->key = request->key[0] != '\0' ? request->key : NULL;
-    arguments->max = request->max == 0 ? LH_REAP_DEFAULT : request->max;
-    if (request->max < 0 || request->max > LH_REAP_MAX)
-        is_valid = lh_violations_add(v->violations, "max", "must be 0 (which is %d) to %d, is %d", LH_REAP_DEFAULT,
-                                     LH_REAP_MAX, request->max);
     if (request->n_namespaces > LH_REAP_NAMESPACES_MAX)
         return lh_violations_add(v->violations, "namespaces", "must be at most %d, are %zu", LH_REAP_NAMESPACES_MAX,
                                  request->n_namespaces);
@@ -452,12 +413,12 @@ bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *
     }
     if (arguments->key != NULL && (request->n_namespaces != 1 || request->include_children))
         return lh_violations_add(v->violations, "key", "must be given with one namespace, without include_children");
-    return (arguments->key == NULL || check_key(v, request->key, "key")) && is_valid;
+    return (arguments->key == NULL || lh_validate_text(v, LH_TEXT_KEY, request->key, "key")) && is_valid;
 }
 
 bool lh_validate_force(struct lh_validator *v, const Leasehold__V1__ForceReleaseRequest *request)
 {
-    bool is_valid = check_size(v, request->reason, 1, LH_RESULT_MAX_BYTES, "reason");
+    bool is_valid = lh_validate_text(v, LH_TEXT_REASON, request->reason, "reason");
 
     if (is_valid && strspn(request->reason, " \t\r\n") == strlen(request->reason))
         is_valid = lh_violations_add(v->violations, "reason", "must give a reason, for readers of the history");

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bounds.h"
 #include "base/memory.h"
 #include "lease/coordinator.h"
 #include "leasehold/v1/leasehold.pb-c.h"
@@ -26,10 +27,6 @@
 #define LH_REAP_DEFAULT 1000
 #define LH_REAP_MAX 10000
 #define LH_REAP_NAMESPACES_MAX 1000
-/* The longest duration, wait or setting of a policy. */
-#define LH_DURATION_MAX_US (INT64_C(100) * 365 * 86400 * 1000000)
-/* The lowest bound of a policy. */
-#define LH_MIN_DURATION_US INT64_C(100000)
 
 struct lh_validator {
     struct lh_arena *arena;
@@ -42,6 +39,8 @@ struct lh_validator {
 
 /* Checks that the namespace, or with include_children some namespace below it, lives in a database. "" always does. */
 bool lh_validate_place(struct lh_validator *v, const char *ns, bool include_children, const char *field);
+
+bool lh_validate_text(struct lh_validator *v, enum lh_bounded_text kind, const char *text, const char *field);
 
 /* Converts segments to a dotted name. An empty list is "" if `may_be_empty`. */
 bool lh_validate_namespace(struct lh_validator *v, char *const *segments, size_t count, bool may_be_empty,

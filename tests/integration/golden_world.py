@@ -19,7 +19,7 @@ GOLDEN = pathlib.Path(__file__).parent / "golden"
 
 # Each field that moves, by the name of its value.
 MOVES = {
-    "TIME": {"deadline", "acquired_at", "heartbeat_at", "ended_at", "next_try_at", "failed_at", "created_at", "expires_at", "last_used_at", "since",
+    "TIME": {"deadline", "acquired_at", "heartbeat_at", "ended_at", "next_try_at", "failed_at", "created_at", "expires_at", "since",
              "last_heartbeat_at", "rests_until", "enqueued_at", "wait_until", "at", "started_at", "seen_at", "claimed_at"},
     "DURATION": {"remaining", "waited", "waiting", "seen", "oldest_transaction", "reaper_lag", "rests", "retry_delay", "held"},
     "PAGE": {"next_page_token"},
@@ -63,7 +63,8 @@ class Still:
 
     def __call__(self, answer, name=None):
         if isinstance(answer, dict):
-            return {self.text(key): self(value, key) for key, value in answer.items()}
+            # A token's use is written at the end of its minute.
+            return {self.text(key): self(value, key) for key, value in answer.items() if key != "last_used_at"}
         if name in WORD and answer not in ("", None):
             return WORD[name]
         if isinstance(answer, list):

@@ -338,6 +338,8 @@ def test_the_command_line_prints_the_same(world, still, tmp_path):
 
 
 def squeezed(still, line, has_ages=True):
-    """A line of a table without the width of its columns."""
+    """A line of a table without the width of its columns, and without the last use of a token."""
     words = still.text(line, in_words=has_ages).split()
+    if words and words[0].startswith("ID"):
+        words = words[:-1] if words[-1] == "never" else words[:-2]
     return " ".join("HOST" if word == harness.os.uname().nodename else "N" if word.isdigit() and len(word) > 2 else word for word in words)

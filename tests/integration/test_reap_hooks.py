@@ -87,7 +87,7 @@ def test_hooks_are_listed_added_and_removed(stage):
     (["add", "jobs", "reap", "public.foreign_one"], "function must be a function whose owner is a member of leasehold_owner"),
     (["add", "jobs", "reap", "public.o ops("], "the database has no function public.o ops("),
     (["add", "jobs", "reep", "public.number"], "did you mean reap"),
-    (["add", "a..b", "reap", "public.number"], "empty segment"),
+    (["add", "a..b", "reap", "public.number"], "segment 2 of namespace must be 1 to 63 bytes, has 0"),
     (["add", "jobs", "reap"], "usage: leasehold hook add NAMESPACE EVENT FUNCTION"),
     (["list", "jobs", "reap"], "unexpected argument: reap"),
     (["delete", "jobs"], "unknown subcommand: hook delete; use list, add or remove"),

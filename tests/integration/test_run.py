@@ -251,8 +251,8 @@ def test_without_a_server_it_is_5_and_nothing_runs(runs, ns):
     (["run", "a", "b", "--kill-after", "soon", "--", "true"], "is not a duration"),
     (["run", "a", "b", "-E", "256", "--", "true"], "conflict-exit-code"),
     (["run", "a", "b", "--wait", "maybe", "--", "true"], "use a duration such as 5s, forever or alive"),
-    (["run", "a..b", "b", "--", "true"], "empty segment"),
-    (["run", "a", "b", "-d", "1ms", "--", "true"], "too short"),
+    (["run", "a..b", "b", "--", "true"], "segment 2 of namespace must be 1 to 63 bytes, has 0"),
+    (["run", "a", "b", "-d", "1ms", "--", "true"], "duration must be at least 100 ms"),
 ])
 def test_wrong_usage_is_2(words, said):
     done = subprocess.run([harness.CLI, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=20)

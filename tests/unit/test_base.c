@@ -22,6 +22,7 @@
 #include "base/text.h"
 #include "base/uuid.h"
 #include "run_tests.h"
+#include "test_base.h"
 
 struct thing {
     struct lh_link link;
@@ -572,5 +573,6 @@ int main(void)
     tcase_add_test(tests, log_lines_that_are_cut_end_with_a_whole_character);
     tcase_add_test(tests, clock_never_steps_back);
     suite_add_tcase(suite, tests);
+    suite_add_tcase(suite, test_base_bounds());
     return run_tests(suite, CK_FORK_GETENV);
 }

@@ -71,13 +71,13 @@ static const struct {
     const char *field;
     const char *words;
 } refused[] = {
-    {{.units = 1}, "units", "units is 1; an exclusive lease takes the whole scope, so it must be 0"},
-    {{.mode = LH_SHARED, .units = -1}, "units", "units is -1; it must be 1 to 1000000, or 0 for the default"},
-    {{.mode = LH_SHARED, .units = 1000001}, "units", "units is 1000001; it must be 1 to 1000000, or 0 for the default"},
-    {{.mode = (enum lh_mode)2}, "mode", "mode is 2; it must be LH_EXCLUSIVE or LH_SHARED"},
+    {{.units = 1}, "units", "units must be 0 for an exclusive lease, is 1: units are of shared ones (mode LH_SHARED)"},
+    {{.mode = LH_SHARED, .units = -1}, "units", "units must be 0 (which is 1) to 1000000, is -1"},
+    {{.mode = LH_SHARED, .units = 1000001}, "units", "units must be 0 (which is 1) to 1000000, is 1000001"},
+    {{.mode = (enum lh_mode)2}, "mode", "mode must be LH_EXCLUSIVE or LH_SHARED, is 2"},
     {{.mode = LH_SHARED, .at_least_us = LH_SECOND},
      "at_least",
-     "at_least_us is 1000000; a shared lease has no minimum hold, so it must be 0"},
+     "at_least must not be given for a shared lease (mode LH_SHARED)"},
 };
 
 static void not_called(void *arg, enum lh_status status, struct lh_lease *lease, const struct lh_error *error)
@@ -255,7 +255,7 @@ START_TEST(a_downgrade_is_checked_before_it_is_sent)
     struct answer answer;
 
     ck_assert_int_eq(lh_downgrade_async(lease, -1, NULL, on_done, &answer, NULL, &error), LH_INVALID_ARGUMENT);
-    ck_assert_str_eq(error.message, "units is -1; it must be 1 to 1000000, or 0 for the default");
+    ck_assert_str_eq(error.message, "units must be 0 (which is 1) to 1000000, is -1");
     ck_assert_str_eq(error.field, "units");
     ck_assert_int_eq(lh_downgrade_async(NULL, 1, NULL, on_done, &answer, NULL, &error), LH_INVALID_ARGUMENT);
     ck_assert_int_eq(lh_downgrade_async(lease, 1, NULL, NULL, &answer, NULL, &error), LH_INVALID_ARGUMENT);

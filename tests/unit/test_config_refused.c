@@ -46,7 +46,7 @@ static const struct {
     {"[database a]\ndatabase =\ndefault = yes", 3, "[database a] database = ...: must not be empty"},
     {"[database a]\ndatabase = host=a\ndefault = yes\nlanes = 2", 5, "[database a] lanes: unknown setting"},
     {"[database a]\ndatabase = host=a\ndefault = yes\ndefault = yes", 5, "[database a] default: set in line 4 already"},
-    {"[database a]\ndatabase = host=a\nnamespaces = x, y..z", 4, "segments of 1 to 63 bytes"},
+    {"[database a]\ndatabase = host=a\nnamespaces = x, y..z", 4, "segment 2 of namespace must be 1 to 63 bytes, has 0"},
     {TWO "default = yes\nnamespaces = x", 8, "[database b] namespaces: x is in [database a] (line 4) already"},
     {TWO "namespaces = x.y.z", 7,
      "x.y.z is below x of [database a] (line 4): a namespace and all below it live in one"},

@@ -22,9 +22,9 @@ static enum lh_status check(const struct lh_release_options *options, struct lh_
     if (options->call.timeout_us < 0)
         return lh_bounds_refuse(error, "timeout_us", "not negative", "a time is negative");
     if (options->result != NULL)
-        return lh_bounds_result("result", options->result, error);
+        return lh_bounds_text("result", LH_TEXT_RESULT, options->result, error);
     if (options->failure != NULL)
-        return lh_bounds_result("failure", options->failure, error);
+        return lh_bounds_text("failure", LH_TEXT_RESULT, options->failure, error);
     return LH_OK;
 }
 
