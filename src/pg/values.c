@@ -45,7 +45,7 @@ void lh_pg_add_null(struct lh_pg_params *params)
 {
     if (params->is_in_array) {
         params->array_elements++;
-        params->array_has_null = true;
+        params->array_nulls++;
         put_u32(&params->bytes, UINT32_MAX);
     } else {
         put(params, NULL, 0);
@@ -96,7 +96,7 @@ void lh_pg_array_begin(struct lh_pg_params *params, uint32_t element_type)
     params->is_in_array = true;
     params->array_at = params->bytes.size;
     params->array_elements = 0;
-    params->array_has_null = false;
+    params->array_nulls = 0;
     put_u32(&params->bytes, 1);
     put_u32(&params->bytes, 0); /* the null flag: lh_pg_array_end knows */
     put_u32(&params->bytes, element_type);
@@ -120,11 +120,22 @@ void lh_pg_array_end(struct lh_pg_params *params)
         patch_u32(bytes, at, 0);
         bytes->size = at + ARRAY_EMPTY_HEADER_BYTES;
     } else {
-        patch_u32(bytes, at + 4, params->array_has_null);
+        patch_u32(bytes, at + 4, params->array_nulls > 0);
         patch_u32(bytes, at + ARRAY_EMPTY_HEADER_BYTES, params->array_elements);
     }
     assert(bytes->size - at <= INT_MAX);
     params->values[params->count - 1].length = (int)(bytes->size - at);
+    params->is_in_array = false;
+}
+
+void lh_pg_array_end_or_null(struct lh_pg_params *params)
+{
+    if (params->array_nulls < params->array_elements) {
+        lh_pg_array_end(params);
+        return;
+    }
+    params->bytes.size = params->array_at;
+    params->values[params->count - 1].length = -1;
     params->is_in_array = false;
 }
 

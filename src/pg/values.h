@@ -30,7 +30,7 @@
 #include "base/memory.h"
 #include "base/uuid.h"
 
-#define LH_PG_PARAMS_MAX 19
+#define LH_PG_PARAMS_MAX 24 /* hand_over_batch has 19 */
 
 /* OIDs of types (src/include/catalog/pg_type.dat); they never change. */
 #define LH_PG_BOOL 16u
@@ -59,7 +59,7 @@ struct lh_pg_params {
     bool is_in_array;
     size_t array_at; /* offset of the header of the array that was begun last */
     uint32_t array_elements;
-    bool array_has_null;
+    uint32_t array_nulls;
 };
 
 void lh_pg_params_reset(struct lh_pg_params *params);
@@ -76,6 +76,7 @@ void lh_pg_add_timestamptz(struct lh_pg_params *params, int64_t unix_us);
 /* Begins an array of a scalar type: until lh_pg_array_end the functions above add its elements, of that type or null. */
 void lh_pg_array_begin(struct lh_pg_params *params, uint32_t element_type);
 void lh_pg_array_end(struct lh_pg_params *params);
+void lh_pg_array_end_or_null(struct lh_pg_params *params); /* null in place of an array of nulls alone */
 
 /* Adds a whole array: the last argument is the statement that adds element i. */
 #define LH_PG_ARRAY(params, type, n, ...)                                                                              \

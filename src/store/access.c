@@ -3,10 +3,8 @@
 
 #include <string.h>
 
-#include "pg/values.h"
 #include "store/control.h"
 #include "store/control_ops.h"
-#include "store/lease_row.h"
 
 #define RIGHTS_MAX 8
 

@@ -1,9 +1,7 @@
 /* Control calls of administrators about access rules and bearer tokens. */
-#include "pg/values.h"
 #include "store/access.h"
 #include "store/control.h"
 #include "store/control_ops.h"
-#include "store/lease_row.h"
 
 static struct control_call *begin(struct pg_store *store,
                                   void (*read)(struct control_call *, enum lh_status, const PGresult *,

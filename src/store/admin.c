@@ -1,11 +1,8 @@
 /* Control calls for people: get a scope, list leases, force a release. */
 #include <string.h>
 
-#include "pg/values.h"
 #include "store/control.h"
 #include "store/control_ops.h"
-#include "store/hook_lane.h"
-#include "store/lease_row.h"
 
 /* --- get --- */
 

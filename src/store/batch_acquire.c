@@ -1,109 +1,71 @@
-/* Acquire batches: leasehold_internal.acquire_items; and one request for several scopes:
-   leasehold_internal.acquire_all_one. */
+/* Acquire batches: leasehold_internal.acquire_items; one request for several scopes: acquire_all_one; and releases with
+   their scopes' first waiters as riders: hand_over_batch, which answers with the rows of both. */
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
-#include "pg/values.h"
-#include "store/control.h"
-#include "store/lease_row.h"
+#include "store/store_internal.h"
 
-static const struct lh_pg_statement statement = {
-    "acquire_items",
-    "select * from leasehold_internal.acquire_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
-    14,
-    {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_TEXT_ARRAY,
-     LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY, LH_PG_TEXT_ARRAY,
-     LH_PG_INT8_ARRAY, LH_PG_INT4_ARRAY},
+/* --- parameters --- */
+
+static void add_labels(struct lh_pg_params *params, const void *item)
+{
+    const char *labels = ((const struct lh_acquire_item *)item)->labels;
+    lh_pg_add_text(params, labels == NULL ? "{}" : labels);
+}
+
+static void add_unless(struct lh_pg_params *params, int64_t value, int64_t null)
+{
+    if (value == null)
+        lh_pg_add_null(params);
+    else
+        lh_pg_add_int8(params, value);
+}
+
+static void add_wait(struct lh_pg_params *params, const void *item)
+{
+    add_unless(params, ((const struct lh_acquire_item *)item)->wait_us, LH_NEVER);
+}
+
+static void add_at_least(struct lh_pg_params *params, const void *item)
+{
+    add_unless(params, ((const struct lh_acquire_item *)item)->at_least_us, LH_AT_LEAST_POLICY);
+}
+
+static void add_units(struct lh_pg_params *params, const void *item)
+{
+    int32_t units = ((const struct lh_acquire_item *)item)->units;
+    if (units == 0)
+        lh_pg_add_null(params);
+    else
+        lh_pg_add_int4(params, units);
+}
+
+#define AT(member) .offset = offsetof(struct lh_acquire_item, member)
+
+/* An item's parameters, in the order of each of the statements. They and ITEM_TYPES are the place for a new one. */
+static const struct batch_column columns[] = {
+    {LH_PG_TEXT, AT(ns), .is_of_scope = true},
+    {LH_PG_TEXT, AT(key), .is_of_scope = true},
+    {LH_PG_UUID, AT(lease_key)},
+    {LH_PG_TEXT, AT(owner)},
+    {LH_PG_TEXT, .add = add_labels},
+    {LH_PG_INT8, AT(duration_us)},
+    {LH_PG_BOOL, AT(queue)},
+    {LH_PG_INT8, .add = add_wait},
+    {LH_PG_INT8, AT(ticket)},
+    {LH_PG_TEXT, AT(principal)},
+    {LH_PG_INT8, .add = add_at_least, .is_of_scope = true},
+    {LH_PG_INT4, .add = add_units, .is_of_scope = true, .is_null_when_unused = true},
 };
 
-/* What leasehold_internal.acquired is, spelled out: the extension's functions know no type of ours. */
-static const struct lh_pg_statement core_statement = {
-    "core_acquire_items",
-    "select * from leasehold_core.acquire_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-    " as a (n integer, outcome text, token bigint, acquired_at timestamptz, grace_us bigint, expires_in_us bigint,"
-    " suspected_in_us bigint, units_free integer, more leasehold_internal.answer)",
-    14,
-    {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_TEXT_ARRAY,
-     LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY, LH_PG_TEXT_ARRAY,
-     LH_PG_INT8_ARRAY, LH_PG_INT4_ARRAY},
-};
+#define COLUMN_COUNT (sizeof(columns) / sizeof(columns[0]))
 
-static void write_items(struct lane *lane, const void *items, size_t n)
-{
-    lh_pg_add_uuid(&lane->params, &lane->store->base.coordinator);
-    lh_acquire_write_arrays(lane, items, n);
-}
+#define ITEM_TYPES                                                                                                     \
+    LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY,        \
+        LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT4_ARRAY
+#define ARGUMENTS "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 
-/* NULL in place of an array in which nobody asks for a shared lease. */
-static void write_units(struct lh_pg_params *params, struct lh_acquire_item *const *items, size_t n)
-{
-    size_t shared = 0;
-
-    while (shared < n && items[shared]->units == 0)
-        shared++;
-    if (shared == n) {
-        lh_pg_add_text(params, NULL);
-        return;
-    }
-    lh_pg_array_begin(params, LH_PG_INT4);
-    for (size_t i = 0; i < n; i++) {
-        if (items[i]->units == 0)
-            lh_pg_add_null(params);
-        else
-            lh_pg_add_int4(params, items[i]->units);
-    }
-    lh_pg_array_end(params);
-}
-
-static void write_scopes(struct lane *lane, struct lh_acquire_item *const *items, size_t n)
-{
-    struct lh_pg_params *params = &lane->params;
-
-    lh_pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
-    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_add_text(params, items[i]->ns));
-    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_add_text(params, items[i]->key));
-}
-
-static void write_at_least(struct lh_pg_params *params, struct lh_acquire_item *const *items, size_t n)
-{
-    lh_pg_array_begin(params, LH_PG_INT8);
-    for (size_t i = 0; i < n; i++) {
-        if (items[i]->at_least_us == LH_AT_LEAST_POLICY)
-            lh_pg_add_null(params);
-        else
-            lh_pg_add_int8(params, items[i]->at_least_us);
-    }
-    lh_pg_array_end(params);
-}
-
-void lh_acquire_write_arrays(struct lane *lane, const void *all, size_t n)
-{
-    struct lh_acquire_item *const *items = all;
-    struct lh_pg_params *params = &lane->params;
-
-    write_scopes(lane, items, n);
-    LH_PG_ARRAY(params, LH_PG_UUID, n, lh_pg_add_uuid(params, &items[i]->lease_key));
-    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_add_text(params, items[i]->owner));
-    lh_pg_array_begin(params, LH_PG_TEXT);
-    for (size_t i = 0; i < n; i++)
-        lh_pg_add_text(params, items[i]->labels == NULL ? "{}" : items[i]->labels);
-    lh_pg_array_end(params);
-    LH_PG_ARRAY(params, LH_PG_INT8, n, lh_pg_add_int8(params, items[i]->duration_us));
-    LH_PG_ARRAY(params, LH_PG_BOOL, n, lh_pg_add_bool(params, items[i]->queue));
-    lh_pg_array_begin(params, LH_PG_INT8);
-    for (size_t i = 0; i < n; i++) {
-        if (items[i]->wait_us == LH_NEVER)
-            lh_pg_add_null(params);
-        else
-            lh_pg_add_int8(params, items[i]->wait_us);
-    }
-    lh_pg_array_end(params);
-    LH_PG_ARRAY(params, LH_PG_INT8, n, lh_pg_add_int8(params, items[i]->ticket));
-    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_add_text(params, items[i]->principal));
-    write_at_least(params, items, n);
-    write_units(params, items, n);
-}
+/* --- the answer about an item --- */
 
 static bool outcome_of(const char *text, enum lh_acquire_outcome *outcome)
 {
@@ -137,29 +99,19 @@ enum {
     FIELD,
     BOUND,
     HOLDERS,
-    UNITS_FREE,
-    COLUMN_COUNT
+    UNITS_FREE
 };
 
-struct answer_columns {
-    int at[COLUMN_COUNT];
-    struct lease_columns lease;
+static const char *const answer_names[] = {
+    "n",     "outcome", "ticket",       "waiters_ahead", "rests_in_us", "expires_in_us", "suspected_in_us", "message",
+    "field", "bound",   "holder_count", "units_free",    NULL,
 };
 
-static void answer_columns_find(const PGresult *result, struct answer_columns *columns)
+static void read_item(struct lane *lane, void *of, const PGresult *result, int row,
+                      const struct batch_answer_columns *found)
 {
-    static const char *const names[COLUMN_COUNT] = {
-        "n",       "outcome", "ticket", "waiters_ahead", "rests_in_us", "expires_in_us", "suspected_in_us",
-        "message", "field",   "bound",  "holder_count",  "units_free",
-    };
-    lh_pg_result_columns(result, names, columns->at, COLUMN_COUNT);
-    lh_lease_columns_find(result, &columns->lease);
-}
-
-static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGresult *result, int row,
-                      const struct answer_columns *columns)
-{
-    const int *at = columns->at;
+    struct lh_acquire_item *item = of;
+    const int *at = found->at;
 
     if (!outcome_of(lh_pg_text(result, row, at[OUTCOME]), &item->outcome)) {
         lh_err("an acquire was answered with an unknown outcome");
@@ -181,25 +133,66 @@ static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGr
     item->bound = lh_text_read(result, row, at[BOUND], &lane->arena);
     item->holder_count = lh_pg_int4(result, row, at[HOLDERS]);
     item->units_free = lh_units_free_read(result, row, at[UNITS_FREE]);
-    item->has_lease = lh_lease_read(result, row, &columns->lease, &lane->arena, &item->lease);
+    item->has_lease = lh_lease_read(result, row, &found->lease, &lane->arena, &item->lease);
     item->lease.ns = item->ns;
     item->lease.key = item->key;
     if (item->outcome == LH_ACQUIRE_GRANTED || item->outcome == LH_ACQUIRE_RENEWED)
         item->lease.lease_key = item->lease_key;
 }
 
-void lh_acquire_read_rows(struct lane *lane, const void *all, size_t n, const PGresult *result, int first, int last)
+static void set_busy(void *of)
 {
-    struct lh_acquire_item *const *items = all;
-    struct answer_columns columns;
+    struct lh_acquire_item *item = of;
 
-    answer_columns_find(result, &columns);
-    for (int row = first; row < last; row++) {
-        int32_t number = lh_pg_int4(result, row, columns.at[N]);
-        if (number >= 1 && (size_t)number <= n)
-            read_item(lane, items[number - 1], result, row, &columns);
-    }
+    item->outcome = LH_ACQUIRE_BUSY;
+    item->new_ticket = 0;
+    item->has_lease = false;
+    item->holder_count = 0;
+    item->units_free = LH_UNITS_UNBOUNDED;
+    item->waiters_ahead = 0;
+    item->rests_in_us = 0;
+    item->expires_in_us = LH_NEVER;
+    item->suspected_in_us = 0;
+    item->message = item->field = item->bound = NULL;
 }
+
+/* Beside what the functions judge themselves, only two fields are more to PostgreSQL than bytes. */
+static void set_invalid(struct lane *lane, void *of, const struct lh_error *error)
+{
+    struct lh_acquire_item *item = of;
+    bool is_overflow = strcmp(error->sqlstate, "22008") == 0 || strcmp(error->sqlstate, "22003") == 0;
+
+    item->outcome = LH_ACQUIRE_INVALID;
+    item->message = lh_arena_strdup(&lane->arena, error->message);
+    if (error->field[0] != '\0')
+        item->field = lh_arena_strdup(&lane->arena, error->field);
+    else
+        item->field = is_overflow ? "duration" : "labels";
+    if (error->bound[0] != '\0')
+        item->bound = lh_arena_strdup(&lane->arena, error->bound);
+}
+
+static void set_rejected(struct lane *lane, void *of, const char *message)
+{
+    struct lh_acquire_item *item = of;
+
+    item->outcome = LH_ACQUIRE_REJECTED;
+    item->message = lh_arena_strdup(&lane->arena, message);
+}
+
+/* --- a batch of them --- */
+
+static const struct lh_pg_statement statement =
+    LH_PG_STATEMENT("acquire_items", "select * from leasehold_internal.acquire_items" ARGUMENTS, LH_PG_UUID,
+                    LH_PG_TIMESTAMPTZ, ITEM_TYPES);
+
+/* What leasehold_internal.acquired is, spelled out: the extension's functions know no type of ours. */
+static const struct lh_pg_statement core_statement = LH_PG_STATEMENT(
+    "core_acquire_items",
+    "select * from leasehold_core.acquire_items" ARGUMENTS
+    " as a (n integer, outcome text, token bigint, acquired_at timestamptz, grace_us bigint, expires_in_us bigint,"
+    " suspected_in_us bigint, units_free integer, more leasehold_internal.answer)",
+    LH_PG_UUID, LH_PG_TIMESTAMPTZ, ITEM_TYPES);
 
 enum { NUMBER, MORE, TOKEN, ACQUIRED_AT, GRACE, EXPIRES, SUSPECTED, FREE, GRANT_COLUMN_COUNT };
 
@@ -238,7 +231,7 @@ static void read_items(struct lane *lane, const void *all, size_t n, const PGres
 {
     static const char *const names[GRANT_COLUMN_COUNT] = {"n",        "more",          "token",           "acquired_at",
                                                           "grace_us", "expires_in_us", "suspected_in_us", "units_free"};
-    static const char *const answer_names[] = {
+    static const char *const more_names[] = {
         "n",           "outcome",     "ticket",     "waiters_ahead", "expires_in_us", "suspected_in_us",
         "message",     "field",       "bound",      "token",         "owner",         "principal",
         "labels",      "duration_us", "grace_us",   "acquired_at",   "deadline",      "remaining_us",
@@ -246,7 +239,7 @@ static void read_items(struct lane *lane, const void *all, size_t n, const PGres
         "rests_in_us", "mode",        "units",      "slots",         "units_free",    "holder_count",
     };
     struct lh_acquire_item *const *items = all;
-    struct answer_columns columns;
+    struct batch_answer_columns found;
     PGresult *more = NULL;
     int at[GRANT_COLUMN_COUNT];
 
@@ -260,109 +253,95 @@ static void read_items(struct lane *lane, const void *all, size_t n, const PGres
             continue;
         }
         if (more == NULL) {
-            more = lh_pg_composites(result, at[MORE], answer_names, sizeof(answer_names) / sizeof(answer_names[0]));
-            answer_columns_find(more, &columns);
+            more = lh_pg_composites(result, at[MORE], more_names, sizeof(more_names) / sizeof(more_names[0]));
+            lh_batch_columns_find(more, answer_names, true, &found);
         }
-        read_item(lane, items[number - 1], more, row, &columns);
+        read_item(lane, items[number - 1], more, row, &found);
     }
     PQclear(more);
 }
 
-static void read_all(struct lane *lane, const void *items, size_t n, const PGresult *result)
-{
-    lh_acquire_read_rows(lane, items, n, result, 0, PQntuples(result));
-}
-
-static void set_busy(const void *all, size_t n)
-{
-    struct lh_acquire_item *const *items = all;
-    for (size_t i = 0; i < n; i++) {
-        items[i]->outcome = LH_ACQUIRE_BUSY;
-        items[i]->new_ticket = 0;
-        items[i]->has_lease = false;
-        items[i]->holder_count = 0;
-        items[i]->units_free = LH_UNITS_UNBOUNDED;
-        items[i]->waiters_ahead = 0;
-        items[i]->rests_in_us = 0;
-        items[i]->expires_in_us = LH_NEVER;
-        items[i]->suspected_in_us = 0;
-        items[i]->message = items[i]->field = items[i]->bound = NULL;
-    }
-}
-
-/* Beside what the functions judge themselves, only two fields are more to PostgreSQL than bytes. */
-static void set_invalid(struct lane *lane, const void *all, const struct lh_error *error)
-{
-    struct lh_acquire_item *const *items = all;
-    bool is_overflow = strcmp(error->sqlstate, "22008") == 0 || strcmp(error->sqlstate, "22003") == 0;
-
-    set_busy(all, 1);
-    items[0]->outcome = LH_ACQUIRE_INVALID;
-    items[0]->message = lh_arena_strdup(&lane->arena, error->message);
-    if (error->field[0] != '\0')
-        items[0]->field = lh_arena_strdup(&lane->arena, error->field);
-    else
-        items[0]->field = is_overflow ? "duration" : "labels";
-    if (error->bound[0] != '\0')
-        items[0]->bound = lh_arena_strdup(&lane->arena, error->bound);
-}
-
-static const void *skip(const void *all, size_t n)
-{
-    return (struct lh_acquire_item *const *)all + n;
-}
-
-static void set_rejected(struct lane *lane, const void *all, const char *message)
-{
-    struct lh_acquire_item *const *items = all;
-    set_busy(all, 1);
-    items[0]->outcome = LH_ACQUIRE_REJECTED;
-    items[0]->message = lh_arena_strdup(&lane->arena, message);
-}
-
-static int64_t hook_timeout_us(const void *all)
-{
-    return ((struct lh_acquire_item *const *)all)[0]->hook_timeout_us;
-}
-
 const struct batch_kind lh_acquire_kind = {
-    "acquire", &statement,   write_items,     read_items, set_busy,        set_invalid,
-    skip,      set_rejected, hook_timeout_us, false,      &core_statement,
+    .name = "acquire",
+    .statement = &statement,
+    .core_statement = &core_statement,
+    .names_coordinator = true,
+    .tells_clock = true,
+    .columns = columns,
+    .column_count = COLUMN_COUNT,
+    .read = read_items,
+    .set_busy = set_busy,
+    .set_invalid = set_invalid,
+    .set_rejected = set_rejected,
+    .hook_timeout_at = offsetof(struct lh_acquire_item, hook_timeout_us),
 };
 
 /* --- several scopes, all or none --- */
 
-static const struct lh_pg_statement all_statement = {
-    "acquire_all",
-    "select * from leasehold_internal.acquire_all_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
-    14,
-    {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8,
-     LH_PG_BOOL, LH_PG_INT8, LH_PG_INT8, LH_PG_TEXT, LH_PG_INT8_ARRAY, LH_PG_INT4_ARRAY},
-};
-
-static void write_all(struct lane *lane, const void *all, size_t n)
-{
-    struct lh_acquire_item *const *items = all;
-    struct lh_pg_params *params = &lane->params;
-
-    lh_pg_add_uuid(params, &lane->store->base.coordinator);
-    write_scopes(lane, items, n);
-    lh_pg_add_uuid(params, &items[0]->lease_key);
-    lh_pg_add_text(params, items[0]->owner);
-    lh_pg_add_text(params, items[0]->labels == NULL ? "{}" : items[0]->labels);
-    lh_pg_add_int8(params, items[0]->duration_us);
-    lh_pg_add_bool(params, items[0]->queue);
-    if (items[0]->wait_us == LH_NEVER)
-        lh_pg_add_text(params, NULL);
-    else
-        lh_pg_add_int8(params, items[0]->wait_us);
-    lh_pg_add_int8(params, items[0]->ticket);
-    lh_pg_add_text(params, items[0]->principal);
-    write_at_least(params, items, n);
-    write_units(params, items, n);
-}
+static const struct lh_pg_statement all_statement =
+    LH_PG_STATEMENT("acquire_all", "select * from leasehold_internal.acquire_all_one" ARGUMENTS, LH_PG_UUID,
+                    LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT,
+                    LH_PG_INT8, LH_PG_BOOL, LH_PG_INT8, LH_PG_INT8, LH_PG_TEXT, LH_PG_INT8_ARRAY, LH_PG_INT4_ARRAY);
 
 const struct batch_kind lh_acquire_all_kind = {
-    "acquire_all", &all_statement, write_all,       read_all, set_busy, set_invalid,
-    skip,          set_rejected,   hook_timeout_us, true,     NULL,
+    .name = "acquire_all",
+    .statement = &all_statement,
+    .names_coordinator = true,
+    .tells_clock = true,
+    .columns = columns,
+    .column_count = COLUMN_COUNT,
+    .answer_names = answer_names,
+    .has_lease = true,
+    .read_item = read_item,
+    .set_busy = set_busy,
+    .set_invalid = set_invalid,
+    .set_rejected = set_rejected,
+    .hook_timeout_at = offsetof(struct lh_acquire_item, hook_timeout_us),
+    .is_whole = true,
+};
+
+/* --- releases and riders --- */
+
+#define HAND_OVER_ARGUMENTS "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)"
+#define HAND_OVER_TYPES LH_BATCH_RELEASE_TYPES, LH_PG_TIMESTAMPTZ, ITEM_TYPES
+
+static const struct lh_pg_statement hand_over_statement = LH_PG_STATEMENT(
+    "hand_over_batch", "select * from leasehold_internal.hand_over_batch" HAND_OVER_ARGUMENTS, HAND_OVER_TYPES);
+
+static const struct lh_pg_statement core_hand_over_statement = LH_PG_STATEMENT(
+    "core_hand_over_batch", "select * from leasehold_core.hand_over_batch" HAND_OVER_ARGUMENTS, HAND_OVER_TYPES);
+
+static void write_hand_over(struct lane *lane, const void *items, size_t n)
+{
+    lh_batch_write(lane, &lh_release_kind, items, n);
+    lh_lane_add_clock(lane);
+    lh_batch_write_columns(lane, &lh_acquire_kind, lane->riders, lane->rider_count);
+}
+
+static void read_hand_over(struct lane *lane, const void *items, size_t n, const PGresult *result)
+{
+    int part = PQfnumber(result, "part");
+    int row_count = PQntuples(result);
+    int releases = 0;
+
+    while (releases < row_count && strcmp(lh_pg_text(result, releases, part), "release") == 0)
+        releases++;
+    lh_batch_read_rows(lane, &lh_release_kind, items, n, result, 0, releases);
+    lh_batch_set_busy(&lh_acquire_kind, lane->riders, lane->rider_count);
+    lh_batch_read_rows(lane, &lh_acquire_all_kind, lane->riders, lane->rider_count, result, releases, row_count);
+}
+
+static void set_release_busy(void *item)
+{
+    lh_release_kind.set_busy(item);
+}
+
+/* What fails is sent again as releases and acquires. */
+const struct batch_kind lh_hand_over_kind = {
+    .name = "hand-over",
+    .statement = &hand_over_statement,
+    .core_statement = &core_hand_over_statement,
+    .write = write_hand_over,
+    .read = read_hand_over,
+    .set_busy = set_release_busy,
 };

@@ -12,9 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/error.h"
-#include "pg/values.h"
 #include "store/control_ops.h"
-#include "store/lease_row.h"
 
 #define CORE_REST_US (30 * LH_US_PER_S)
 

@@ -2,7 +2,7 @@
 #ifndef LH_STORE_CONTROL_H
 #define LH_STORE_CONTROL_H
 
-#include "store/internal.h"
+#include "store/store_internal.h"
 
 /*
  * A control call in flight. `read` gets a result or an error and ends with the caller's callback; the arena is the

@@ -9,18 +9,13 @@
  * failure is recorded by the next run. A lost connection ends the run, after all statements in flight have been
  * answered.
  */
-#include "store/hook_run.h"
+#include "store/store_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "pg/values.h"
-#include "store/hook_lane.h"
-#include "store/hook_reap.h"
-#include "store/internal.h"
-#include "store/lease_row.h"
 
 #define WINDOW 8 /* on their way at most... */
 #define REFILL 4 /* ...and no more are sent before so few are: a packet wakes the other side, several cost no more */

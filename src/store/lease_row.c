@@ -1,10 +1,9 @@
-#include "store/lease_row.h"
+#include "store/store_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lease/store.h"
-#include "pg/values.h"
 
 enum {
     TOKEN,

@@ -2,10 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pg/values.h"
 #include "store/control.h"
 #include "store/control_ops.h"
-#include "store/lease_row.h"
 
 enum value_kind { DURATION, TEXT, BOOLEAN, INTEGER, BIGINT };
 

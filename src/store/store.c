@@ -14,8 +14,6 @@
 #include "pg/error.h"
 #include "store/control.h"
 #include "store/control_ops.h"
-#include "store/hook_run.h"
-#include "store/stats.h"
 
 #define CHANNEL_BYTES (sizeof("leasehold_") + 32)
 

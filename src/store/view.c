@@ -2,7 +2,6 @@
 
 #include "store/control.h"
 #include "store/control_ops.h"
-#include "store/lease_row.h"
 
 static void read_view(struct control_call *call, enum lh_status status, const PGresult *result,
                       const struct lh_error *error)

@@ -1,10 +1,8 @@
 /* Control calls of watching: adding and removing watches, when a new watch is complete, and taking the events. */
 #include <string.h>
 
-#include "pg/values.h"
 #include "store/control.h"
 #include "store/control_ops.h"
-#include "store/lease_row.h"
 
 #define XID8 5069u /* the OID of the type; binary it is an int8 */
 

@@ -1,5 +1,19 @@
-#include "store/batch.h"
-
+/*
+ * A lane: a connection that carries one batch at a time.
+ *
+ * The story of a batch: it is sent as one statement and answered as one result. When the data of an item make the whole
+ * statement fail, the batch is halved, and the halves are sent one after the other, in order, until the culprit is
+ * alone and gets its own bad outcome. A batch that is one request for several scopes stays whole: its first item gets
+ * the bad outcome. When the server has no room in its lock table, the batch is halved too, but a single item is then
+ * busy. A serialization failure or a deadlock is repeated a few times, and ends as busy, which the coordinator repeats
+ * with its own patience; so does a statement that timed out, unless a hook timed out: then it is rejected. A lost
+ * connection ends all of it.
+ *
+ * Riders are acquires in the transaction of a batch of releases. When that fails for any reason but a lost connection,
+ * the releases are sent alone, and then the riders as a batch of their own.
+ *
+ * A hook lane carries one item, after a statement that sets its session's limits; or a run of reaps (hook_run.h).
+ */
 #include <assert.h>
 #include <string.h>
 
@@ -7,7 +21,6 @@
 #include "base/log.h"
 #include "pg/error.h"
 #include "store/control.h"
-#include "store/hook_lane.h"
 
 #define ATTEMPTS_MAX 4
 
@@ -27,7 +40,7 @@ static struct part *current_part(struct lane *lane)
 
 static const void *current_items(struct lane *lane)
 {
-    return lane->kind->skip(lane->items, current_part(lane)->first);
+    return (const char *)lane->items + current_part(lane)->first * sizeof(void *);
 }
 
 static void begin_parts(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n)
@@ -115,7 +128,7 @@ static bool is_of_hook(const struct lane *lane, const struct lh_error *error)
 /* The server's words for its limit are those for an administrator's cancel too. */
 static bool is_over_limit(const struct lane *lane, const struct lh_error *error)
 {
-    int64_t limit_us = lane->is_hook ? lane->kind->hook_timeout_us(lane->items) : 0;
+    int64_t limit_us = lane->is_hook ? lh_batch_hook_timeout_us(lane->kind, lane->items) : 0;
     return strcmp(error->sqlstate, "57014") == 0 && limit_us > 0 && lh_clock_us() - lane->part_sent_us >= limit_us;
 }
 
@@ -136,7 +149,7 @@ static bool is_state(const struct lh_error *error, const char *sqlstate)
 
 static void give_up_part_as_busy(struct lane *lane)
 {
-    lane->kind->set_busy(current_items(lane), current_part(lane)->count);
+    lh_batch_set_busy(lane->kind, current_items(lane), current_part(lane)->count);
     next_part(lane);
 }
 
@@ -178,17 +191,17 @@ static void on_part_failed(struct lane *lane, enum lh_status status, const struc
         lane->is_riding = false;
         send_part(lane);
     } else if (is_over_limit(lane, error)) {
-        lh_hook_lane_timeout_words(lane->kind->hook_timeout_us(lane->items), words);
-        lane->kind->set_rejected(lane, lane->items, words);
+        lh_hook_lane_timeout_words(lh_batch_hook_timeout_us(lane->kind, lane->items), words);
+        lh_batch_set_rejected(lane, lane->items, words);
         next_part(lane);
     } else if (is_of_hook(lane, error)) {
-        lane->kind->set_rejected(lane, lane->items, error->message);
+        lh_batch_set_rejected(lane, lane->items, error->message);
         next_part(lane);
     } else if (is_data_error(error) && !is_single) {
         halve_part(lane);
     } else if (names_field(error)) {
         lh_info("%s refused for its data: %s (%s)", lane->kind->name, error->message, error->sqlstate);
-        lane->kind->set_invalid(lane, current_items(lane), error);
+        lh_batch_set_invalid(lane, current_items(lane), error);
         next_part(lane);
     } else if (is_state(error, "53200") && !is_single) {
         halve_part(lane);
@@ -215,8 +228,11 @@ static void read_rows(struct lane *lane, const struct batch_kind *kind, const vo
                       const PGresult *result)
 {
     lh_pg_lane_refresh_arena(lane);
-    kind->set_busy(items, n);
-    kind->read(lane, items, n, result);
+    lh_batch_set_busy(kind, items, n);
+    if (kind->read != NULL)
+        kind->read(lane, items, n, result);
+    else
+        lh_batch_read_rows(lane, kind, items, n, result, 0, PQntuples(result));
 }
 
 static void on_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
@@ -268,7 +284,7 @@ static const struct lh_pg_statement *write(struct lane *lane, const struct batch
                                            size_t n)
 {
     lh_pg_params_reset(&lane->params);
-    kind->write(lane, items, n);
+    lh_batch_write(lane, kind, items, n);
     return lane->is_by_core ? kind->core_statement : kind->statement;
 }
 
@@ -299,7 +315,7 @@ static enum lh_status query(struct lane *lane)
     if (lane->is_riding)
         return query_with_riders(lane);
     if (lane->is_hook)
-        lh_hook_lane_set(lane, kind->hook_timeout_us(lane->items));
+        lh_hook_lane_set(lane, lh_batch_hook_timeout_us(kind, lane->items));
     lane->is_by_core = kind->core_statement != NULL && lane->store->has_core && !lane->is_hook;
     statement = write(lane, kind, current_items(lane), current_part(lane)->count);
     return lh_pg_query(lane->conn, statement, &lane->params, on_answer, lane);

@@ -1,0 +1,272 @@
+/* State of a store and of its lanes, and the functions that its files share. */
+#ifndef LH_STORE_STORE_INTERNAL_H
+#define LH_STORE_STORE_INTERNAL_H
+
+#include <libpq-fe.h>
+
+#include "base/memory.h"
+#include "loop/loop.h"
+#include "pg/conn.h"
+#include "pg/listener.h"
+#include "pg/servers.h"
+#include "pg/values.h"
+#include "store/store.h"
+
+struct pg_store;
+struct lane;
+
+/* --- lease_row.c: the columns token..is_manual, units and slots, which the functions of the schema return in one form,
+   as a struct lh_held_lease; and other columns that several answers have --- */
+
+#define LEASE_COLUMNS 17
+
+struct lease_columns {
+    int at[LEASE_COLUMNS];
+};
+
+void lh_lease_columns_find(const PGresult *result, struct lease_columns *columns);
+
+/*
+ * Reads a lease. Returns false, with `lease` cleared, if there is none (token is null). The strings are copied into the
+ * arena; the caller fills ns, key and lease_key.
+ */
+bool lh_lease_read(const PGresult *result, int row, const struct lease_columns *columns, struct lh_arena *arena,
+                   struct lh_held_lease *lease);
+
+/* Reads units_free; null is LH_UNITS_UNBOUNDED. */
+int32_t lh_units_free_read(const PGresult *result, int row, int column);
+
+/* Copies a text to the arena; NULL for null. */
+const char *lh_text_read(const PGresult *result, int row, int column, struct lh_arena *arena);
+
+/* The columns of reap_batch, reap_hooked, reap_failed. */
+struct reap_columns {
+    int at[8];
+    struct lease_columns lease;
+};
+
+void lh_reap_columns_find(const PGresult *result, struct reap_columns *columns);
+/* Returns `reaped`, `failed` or `hooked`; read the row's kind first. */
+const char *lh_reap_row_kind(const PGresult *result, int row, const struct reap_columns *columns);
+void lh_reap_row_read(struct lh_reaped *reaped, const PGresult *result, int row, const struct reap_columns *columns,
+                      struct lh_arena *arena);
+
+/* Reads, from the answer HOOKED, how long the hooks of an item may run. */
+int64_t lh_hook_timeout_read(const PGresult *result, int row, int column);
+
+enum lh_end_reason lh_end_reason_read(const PGresult *result, int row, int column);
+
+/* --- batches --- */
+
+/* A parameter of a batch: an array with a value of each item. */
+struct batch_column {
+    uint32_t type; /* type of an element */
+    size_t offset; /* offset of the item's member, unless `add` is set */
+    void (*add)(struct lh_pg_params *params, const void *item);
+    bool is_of_scope;         /* an array even where all items are one request */
+    bool is_null_when_unused; /* null in place of an array of nulls alone */
+};
+
+#define BATCH_ANSWER_COLUMNS_MAX 12
+
+struct batch_answer_columns {
+    int at[BATCH_ANSWER_COLUMNS_MAX];
+    struct lease_columns lease;
+};
+
+/* A kind of batch: how to write it, read its answer, and give it up. */
+struct batch_kind {
+    const char *name;
+    const struct lh_pg_statement *statement;
+    const struct lh_pg_statement *core_statement; /* the same statement in the extension leasehold_core, or NULL */
+    /* The parameters: the coordinator's id, the database's clock, and the columns; or `write` adds all of them. */
+    bool names_coordinator;
+    bool tells_clock;
+    const struct batch_column *columns;
+    size_t column_count;
+    void (*write)(struct lane *lane, const void *items, size_t n);
+    /* The columns of its answer, the item's number first, with those of a lease; NULL ends them. Or `read` reads all
+       rows. */
+    const char *const *answer_names;
+    bool has_lease;
+    void (*read_item)(struct lane *lane, void *item, const PGresult *result, int row,
+                      const struct batch_answer_columns *found);
+    void (*read)(struct lane *lane, const void *items, size_t n, const PGresult *result);
+    void (*set_busy)(void *item);
+    /* Set an item that is busy. */
+    void (*set_invalid)(struct lane *lane, void *item, const struct lh_error *error);
+    void (*set_rejected)(struct lane *lane, void *item, const char *message);
+    size_t hook_timeout_at; /* offset of the limit on a hook lane in an item */
+    bool is_whole;          /* its items are one request: all or none, and never halved */
+};
+
+extern const struct batch_kind lh_acquire_kind, lh_acquire_all_kind, lh_heartbeat_kind, lh_release_kind,
+    lh_downgrade_kind, lh_leave_kind, lh_hand_over_kind;
+
+/* The parameters of lh_release_kind, which begin those of lh_hand_over_kind. */
+#define LH_BATCH_RELEASE_TYPES                                                                                         \
+    LH_PG_UUID, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_TEXT_ARRAY
+
+/* A part of the batch that is still to be sent. Halving adds one at a time: at most log2(LH_BATCH_MAX) + 1 of them. */
+#define PARTS_MAX 12
+
+struct part {
+    size_t first;
+    size_t count;
+};
+
+struct lane {
+    struct pg_store *store;
+    unsigned number;
+    struct lh_pg_conn *conn;
+    struct lh_pg_params params;
+    struct lh_arena arena; /* memory of the items' answers */
+    bool is_arena_stale;   /* `arena` still has the answers of the batch before */
+
+    const struct batch_kind *kind; /* NULL: idle */
+    const void *items;
+    const void *riders; /* acquires behind a batch of releases, in its transaction */
+    size_t rider_count; /* riders that are not answered yet */
+    int64_t clock_us;   /* the database's clock at sent_us as the caller knew it; 0: unknown */
+    int64_t sent_us;    /* time when the batch was sent */
+    int64_t part_sent_us;
+    struct part parts[PARTS_MAX]; /* a stack; the last is in flight */
+    size_t part_count;
+    unsigned attempts; /* tries of the part in flight */
+    bool is_by_core;   /* the part in flight was sent by core_statement */
+    bool is_riding;    /* the riders are in the transaction in flight */
+    bool is_partly_done;
+    lh_store_cb *on_done;
+    void *arg;
+
+    bool is_hook;
+    struct hook_run *run; /* runs of reaps on a hook lane; see hook_run.c */
+};
+
+/* --- batch_kind.c; `items` is an array of pointers to the kind's items --- */
+
+/* Adds the database's clock now, as the sender of the batch knew it. */
+void lh_lane_add_clock(struct lane *lane);
+void lh_batch_write(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n);
+void lh_batch_write_columns(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n);
+void lh_batch_columns_find(const PGresult *result, const char *const *names, bool has_lease,
+                           struct batch_answer_columns *found);
+/* Reads rows first..last-1. */
+void lh_batch_read_rows(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n,
+                        const PGresult *result, int first, int last);
+void lh_batch_set_busy(const struct batch_kind *kind, const void *items, size_t n);
+/* Set the first item. */
+void lh_batch_set_invalid(struct lane *lane, const void *items, const struct lh_error *error);
+void lh_batch_set_rejected(struct lane *lane, const void *items, const char *message);
+/* Returns the limit of the first item on a hook lane. */
+int64_t lh_batch_hook_timeout_us(const struct batch_kind *kind, const void *items);
+
+/* --- batch_lane.c --- */
+
+/* Empties the arena before the first answer of a batch, not when it is sent: its sender may still read the answers
+   of the batch before. */
+void lh_pg_lane_refresh_arena(struct lane *lane);
+/* Sets the riders of the next batch. */
+void lh_pg_lane_set_riders(struct lane *lane, const void *riders, size_t n);
+enum lh_status lh_pg_lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
+                               size_t n, lh_store_cb *on_done, void *arg);
+
+/* --- hook_lane.c --- */
+
+#define HOOK_LANE_WORDS_BYTES 80
+
+/* Sets the limits of the next statement: statement_timeout, and how long to wait for its answer; 0: no limit. */
+void lh_hook_lane_set_limits(struct lane *lane, int64_t timeout_us, int64_t answer_us);
+void lh_hook_lane_set(struct lane *lane, int64_t timeout_us); /* sets both limits */
+void lh_hook_lane_timeout_words(int64_t timeout_us, char words[HOOK_LANE_WORDS_BYTES]);
+
+/* Returns the lane with the shortest line, or NULL if none is up. The caller sets its limit. */
+struct lane *lh_hook_lane_any(struct pg_store *store);
+/* Lends the lane to a control call: resets its session and lifts its limit on answers. The caller then sets its
+   limit. */
+void lh_hook_lane_lend(struct lane *lane);
+/* Sends the reap of one lease, or of several that are joined: a statement, and a transaction, of its own. The answer for
+   one is a row as reap_columns has it, or none; for several the tokens of the reaped ones. `is_last`: its commit is
+   durable, and makes those before it so. */
+enum lh_status lh_hook_reap_send(struct lane *lane, struct lh_reap_item *const *items, size_t n, bool is_last,
+                                 lh_pg_query_cb *on_answer);
+
+/* --- hook_run.c: a run of reaps on a hook lane --- */
+
+void lh_hook_run_create(struct lane *lane);
+void lh_hook_run_destroy(struct lane *lane);
+enum lh_status lh_hook_run_start(struct lane *lane, int64_t clock_us, struct lh_reap_item **items, size_t n,
+                                 lh_store_cb *on_done, void *arg);
+
+/* --- the store --- */
+
+#define LH_STORE_FINDING_BYTES 512
+
+enum pg_store_state {
+    STORE_NEW,           /* -> RUNNING */
+    STORE_RUNNING,       /* -> FINISHING */
+    STORE_FINISHING,     /* waits for the batches in flight: -> UNREGISTERING */
+    STORE_UNREGISTERING, /* -> CLOSING */
+    STORE_CLOSING,       /* closes the connections: -> STOPPED */
+    STORE_STOPPED,
+};
+
+struct pg_store {
+    struct lh_store base; /* first */
+    struct lh_loop *loop;
+    struct lh_store_options options;
+    struct lh_pg_servers *servers; /* shared by all connections */
+    char *name;                    /* name among several databases, or "" */
+    char *host;
+    char *version;
+    const struct lh_store_events *events;
+    void *arg;
+
+    enum pg_store_state state;
+    struct lane lanes[2 * LH_STORE_LANES_MAX]; /* the hook lanes behind the others */
+    unsigned lane_count;                       /* with the hook lanes */
+    struct lh_pg_conn *control;
+    struct lh_pg_listener *listener;
+    struct lh_pg_params params;       /* parameters of the control call that is being made */
+    struct lh_arena arena;            /* strings of the control answer that is being read */
+    struct lh_pg_server_facts server; /* as last reported */
+    /* The server could not write a renewal or a reap, and no tick has reported it yet. */
+    bool cannot_write;
+    int64_t timeline;
+    int32_t schema_version;
+    bool has_core;         /* the extension leasehold_core takes the common path */
+    char common_path[256]; /* `has_core` in words */
+    /* Until then leasehold_core is not used, because a batch could not call it. */
+    int64_t core_rests_until_us;
+    char keeping[LH_STORE_FINDING_BYTES]; /* see struct lh_server_facts; "": no fault */
+    char privileges[LH_STORE_FINDING_BYTES];
+    struct lh_pg_statement look_at_privileges; /* privileges_sql of its options */
+    unsigned privileges_rest;                  /* surveys until the next look */
+
+    struct lh_store_standing standings[LH_STORE_STANDINGS_MAX];
+    size_t standing_count;
+    int64_t standings_asked_us;
+    int64_t standings_due_us;
+    bool is_looking_at_namespaces;
+
+    struct lh_timer stop_timer;
+    struct lh_deferred advance;  /* continues the stop */
+    struct lh_store_stats stats; /* counters; complete once the connections are closed */
+    unsigned open_count;         /* connections that are not closed */
+    lh_store_cb *on_stopped;
+    void *on_stopped_arg;
+};
+
+static inline struct pg_store *pg_store_of(struct lh_store *store)
+{
+    return (struct pg_store *)(void *)store;
+}
+
+/* --- stats.c --- */
+
+/* Measures the open connections. */
+void lh_pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats);
+/* Reads the standing of each namespace if that is due: less often the longer the database takes for it. */
+void lh_pg_store_look_at_namespaces(struct pg_store *store);
+
+#endif
