@@ -20,9 +20,9 @@
 
 #include "base/memory.h"
 #include "loop/loop.h"
-#include "rpc/account.h"
 #include "rpc/frame.h"
 #include "rpc/gate.h"
+#include "rpc/recycle.h"
 #include "tls/session.h"
 
 struct rpc_connection {

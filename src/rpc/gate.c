@@ -7,7 +7,7 @@
 #define RESET_BYTES 4
 #define PRIORITY_BYTES 5
 #define FRAME_MAX_BYTES ((size_t)16384)
-#define STAND_IN_MIN_BYTES 4097 /* see rpc/header_block.h */
+#define STAND_IN_MIN_BYTES 4097 /* see rpc/headers.h */
 #define SETTINGS_COST 10
 #define STREAMS_PER_COST 8 /* that SETTINGS make nghttp2 visit */
 #define GIVEN_FOR_SENT 4   /* two windows and a PING, and some */

@@ -18,7 +18,7 @@
  * such a reset. So does this one: nghttp2 does not see it. If the HEADERS of its stream come after all, nghttp2 gets
  * the reset behind them.
  *
- * Headers in more than one frame go through rpc/header_block.h.
+ * Headers in more than one frame go through rpc/headers.h.
  */
 #ifndef LH_RPC_GATE_H
 #define LH_RPC_GATE_H
@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rpc/header_block.h"
+#include "rpc/headers.h"
 #include "rpc/server.h"
 
 #define RPC_FRAME_HEADER_BYTES 9

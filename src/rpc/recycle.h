@@ -6,8 +6,27 @@
 #define LH_RPC_RECYCLE_H
 
 #include <nghttp2/nghttp2.h>
+#include <stddef.h>
 
-#include "rpc/account.h"
+/*
+ * Books of memory: each connection of a server has an account, and the server one for all of them. They count the
+ * allocated bytes: headers and other metadata, requests that are not complete, replies that are not sent, and all
+ * memory of nghttp2.
+ */
+struct rpc_account {
+    size_t bytes;
+    struct rpc_account *whole; /* the account that it is a part of, or NULL */
+};
+
+/* Counts that memory of `before` bytes now has `now`. `account` NULL: does nothing. */
+static inline void rpc_account_change(struct rpc_account *account, size_t before, size_t now)
+{
+    if (account == NULL || before == now)
+        return;
+    account->bytes += now - before;
+    if (account->whole != NULL)
+        account->whole->bytes += now - before;
+}
 
 #define RECYCLE_STEP_BYTES 32
 #define RECYCLE_CLASSES 16 /* blocks of up to 512 bytes */

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "rpc/header_block.h"
-#include "rpc/header_check.h"
+#include "rpc/headers.h"
 
 #define STAND_IN_BYTES 5000
 

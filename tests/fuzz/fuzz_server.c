@@ -10,7 +10,7 @@
 #include "lease/coordinator.h"
 #include "loop/internal.h"
 #include "requests.h"
-#include "rpc/server_connection.h"
+#include "rpc/server/server_internal.h"
 #include "service/service.h"
 #include "sockets.h"
 #include "store.h"

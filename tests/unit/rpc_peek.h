@@ -4,9 +4,9 @@
 
 #include <netinet/in.h>
 
-#include "rpc/client_internal.h"
-#include "rpc/listen.h"
-#include "rpc/server_internal.h"
+#include "rpc/address.h"
+#include "rpc/client/client_internal.h"
+#include "rpc/server/server_internal.h"
 
 static inline enum lh_status rpc_listen(struct lh_rpc_server *server, const char *address, struct lh_error *error)
 {

@@ -20,7 +20,7 @@
 #include "daemon/programs.h"
 #include "lease/readiness.h"
 #include "loop/loop.h"
-#include "rpc/listen.h"
+#include "rpc/address.h"
 #include "run_tests.h"
 
 static char directory[64];

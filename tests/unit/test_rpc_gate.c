@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/header_block.h"
+#include "rpc/headers.h"
 #include "test_rpc.h"
 
 #define CUTS 15 /* pieces of 1 to 14 bytes, longer than a reset; 0: all at once */

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "drive.h"
 #include "leasehold/v1/leasehold.pb-c.h"
-#include "rpc/channel_state.h"
+#include "rpc/client/client_internal.h"
 
 #define SERVICE "/leasehold.v1.LeaseService/"
 /* What the server takes of a stream before it has answered: 16 batches. */

@@ -8,7 +8,7 @@
 #include "loop/loop.h"
 #include "rpc/address.h"
 #include "rpc/connection.h"
-#include "rpc/header_check.h"
+#include "rpc/headers.h"
 #include "rpc/recycle.h"
 #include "rpc/server.h"
 
@@ -161,5 +161,85 @@ struct call_status {
     size_t details_size; /* base64 */
     char text[];         /* message, then details */
 };
+
+/* --- call.c --- */
+
+struct lh_rpc_call *lh_rpc_call_create(struct server_connection *connection, int32_t stream_id);
+void lh_rpc_call_end(struct lh_rpc_call *call, enum lh_rpc_end reason); /* calls on_end, once */
+void lh_rpc_call_free(struct lh_rpc_call *call);
+void lh_rpc_call_drop_input(struct lh_rpc_call *call);
+void lh_rpc_call_wait_for_rest(struct lh_rpc_call *call);   /* a message has begun */
+void lh_rpc_call_wait_for_reader(struct lh_rpc_call *call); /* some of the answer was taken, or none yet */
+uint64_t lh_rpc_stream_call_id(const struct server_connection *connection, int32_t stream_id);
+/* Ends a call with an error of the transport: on_end gets REFUSED, the client the details of encode_error. */
+void lh_rpc_call_refuse(struct lh_rpc_call *call, enum lh_status status, enum lh_grpc_code code, const char *message);
+
+void lh_rpc_call_refuse_http(struct lh_rpc_call *call, const char *http_status);
+/* Resets a stream that carries no valid request. */
+void lh_rpc_call_break(struct lh_rpc_call *call, uint32_t error);
+
+/* --- call_input.c --- */
+
+void lh_rpc_call_on_header(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value,
+                           size_t value_size);
+void lh_rpc_call_on_headers(struct lh_rpc_call *call, bool is_end);
+void lh_rpc_call_on_data(struct lh_rpc_call *call, const unsigned char *data, size_t size);
+void lh_rpc_call_on_half_close(struct lh_rpc_call *call);
+void lh_rpc_call_keep_borrowed(struct lh_rpc_call *call);
+void lh_rpc_call_on_resume(struct lh_rpc_call *call);
+
+/* --- server_connection.c --- */
+
+struct server_connection *lh_rpc_server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer);
+void lh_rpc_server_connection_free(struct server_connection *connection, enum lh_rpc_end reason, const char *why);
+nghttp2_session_callbacks *lh_rpc_server_callbacks_create(void);
+nghttp2_option *lh_rpc_server_session_options_create(void);
+
+/* --- server_handshake.c --- */
+
+/* Takes the connection out of those whose handshakes share a bound. */
+void lh_rpc_server_handshake_leave(struct server_connection *connection);
+void lh_rpc_server_handshakes_init(struct lh_rpc_server *server);
+void lh_rpc_server_handshakes_finish(struct lh_rpc_server *server);
+void lh_rpc_server_connection_secure(struct server_connection *connection);
+/* Logs a warning about a client that is refused; of many in a short time only some are written. */
+void lh_rpc_server_tell_refusal(struct server_connection *connection, const char *why);
+
+/* --- server_bounds.c --- */
+
+/* Ends the connection at the end of the turn. */
+void lh_rpc_server_connection_part(struct server_connection *connection, enum lh_rpc_away why, const char *words);
+void lh_rpc_server_connection_notice(struct server_connection *connection);
+void lh_rpc_server_connection_goaway(struct server_connection *connection);
+
+void lh_rpc_server_connection_check_memory(struct server_connection *connection);
+bool lh_rpc_server_connection_is_full(const struct server_connection *connection); /* too full for new requests */
+bool lh_rpc_server_takes_call(const struct lh_rpc_call *call);
+bool lh_rpc_server_takes_answer(const struct lh_rpc_call *call, size_t size);
+void lh_rpc_server_shed(void *server);            /* lh_deferred */
+void lh_rpc_call_count(struct lh_rpc_call *call); /* keeps the books */
+
+void lh_rpc_server_sources_init(struct lh_rpc_server *server);
+/* Returns false if the address has too many of them. */
+bool lh_rpc_server_source_admits(struct lh_rpc_server *server, const struct rpc_address *peer);
+void lh_rpc_server_source_enter(struct server_connection *connection, const struct rpc_address *peer);
+void lh_rpc_server_source_leave(struct server_connection *connection);
+
+/* --- call_facts.c --- */
+
+void lh_rpc_server_connection_identify(struct server_connection *connection, bool is_unix);
+/* Call it after the handshake. */
+void lh_rpc_server_connection_identify_by_certificate(struct server_connection *connection);
+void lh_rpc_server_connection_identify_visitor(struct server_connection *connection,
+                                               const struct lh_rpc_visitor *visitor);
+
+/* --- server_timeouts.c: each check applies one limit and returns when to look again --- */
+
+int64_t lh_rpc_server_connection_check_silence(struct server_connection *connection, int64_t now_us);
+int64_t lh_rpc_server_connection_check_idle(struct server_connection *connection, int64_t now_us);
+int64_t lh_rpc_server_connection_check_age(struct server_connection *connection, int64_t now_us);
+int64_t lh_rpc_server_connection_check_calls(struct server_connection *connection, int64_t now_us);
+/* Handles the answer to a PING with these 8 bytes. */
+void lh_rpc_server_connection_on_pong(struct server_connection *connection, const uint8_t *bytes);
 
 #endif

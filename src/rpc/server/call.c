@@ -3,7 +3,7 @@
  * has taken everything of a finished call it gets the trailers, inside of that same callback, as nghttp2 wants it. A
  * call that ends before it sent anything is one HEADERS frame (Trailers-Only).
  */
-#include "rpc/call.h"
+#include "rpc/server/server_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,6 @@
 #include "base/base64.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "rpc/call_alarm.h"
-#include "rpc/server_memory.h"
 
 /* Python's gRPC refuses trailers over 8 KiB; with each field's 32 bytes we stay below 6. */
 #define TRAILERS_MAX_BYTES (6 * 1024)
@@ -98,6 +96,16 @@ void lh_rpc_call_drop_input(struct lh_rpc_call *call)
     lh_rpc_call_count(call);
 }
 
+static void finish_alarm(struct lh_rpc_call *call)
+{
+    lh_list_remove(&call->in_asking);
+    if (call->alarm == NULL)
+        return;
+    lh_timer_finish(call->alarm);
+    free(call->alarm);
+    call->alarm = NULL;
+}
+
 void lh_rpc_call_free(struct lh_rpc_call *call)
 {
     struct server_connection *connection = call->connection;
@@ -112,7 +120,7 @@ void lh_rpc_call_free(struct lh_rpc_call *call)
     lh_timer_finish(&call->deadline);
     lh_list_remove(&call->in_waiting);
     lh_list_remove(&call->in_connection);
-    lh_rpc_call_finish_alarm(call);
+    finish_alarm(call);
     if (--connection->call_count == 0)
         connection->idle_at_us = lh_clock_us();
     server->stats.calls--;
@@ -395,98 +403,4 @@ static void on_deadline(void *arg)
         finish_with_details(call, LH_TIMED_OUT, LH_GRPC_DEADLINE_EXCEEDED, "the deadline of the call has passed");
     }
     lh_rpc_call_end(call, LH_RPC_END_DEADLINE);
-}
-
-void *lh_rpc_call_arg(const struct lh_rpc_call *call)
-{
-    return call->connection->server->arg;
-}
-
-const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call)
-{
-    return call->method;
-}
-
-uint64_t lh_rpc_call_id(const struct lh_rpc_call *call)
-{
-    return lh_rpc_stream_call_id(call->connection, call->stream_id);
-}
-
-void lh_rpc_call_set_client(struct lh_rpc_call *call, void *client)
-{
-    call->connection->client = client;
-}
-
-void *lh_rpc_call_client(const struct lh_rpc_call *call)
-{
-    return call->connection->client;
-}
-
-void lh_rpc_call_set_data(struct lh_rpc_call *call, void *data)
-{
-    call->data = data;
-}
-
-void *lh_rpc_call_data(const struct lh_rpc_call *call)
-{
-    return call->data;
-}
-
-void lh_rpc_call_set_trace(struct lh_rpc_call *call, void *trace)
-{
-    call->trace = trace;
-}
-
-void *lh_rpc_call_trace(const struct lh_rpc_call *call)
-{
-    return call->trace;
-}
-
-int64_t lh_rpc_call_arrived_us(const struct lh_rpc_call *call)
-{
-    return call->arrived_us;
-}
-
-enum lh_grpc_code lh_rpc_call_code(const struct lh_rpc_call *call)
-{
-    return call->state == CALL_FINISHING ? (enum lh_grpc_code)call->code : LH_GRPC_CANCELLED;
-}
-
-/* Of that name, the first from `*at` on; `*at` is moved behind it. */
-static const char *next_metadata(const struct lh_rpc_call *call, const char *name, size_t *at)
-{
-    const char *all = (const char *)call->metadata.data; /* NULL: there is none */
-
-    while (*at < call->metadata.size) {
-        const char *field = all + *at;
-        const char *value = field + strlen(field) + 1;
-        *at += strlen(field) + strlen(value) + 2;
-        if (strcmp(field, name) == 0)
-            return value;
-    }
-    return NULL;
-}
-
-const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *name)
-{
-    size_t at = 0;
-    return next_metadata(call, name, &at);
-}
-
-const char *lh_rpc_call_metadata_alone(const struct lh_rpc_call *call, const char *name)
-{
-    size_t at = 0;
-    const char *value = next_metadata(call, name, &at);
-
-    return value != NULL && next_metadata(call, name, &at) == NULL ? value : NULL;
-}
-
-bool lh_rpc_call_is_over_mark(const struct lh_rpc_call *call)
-{
-    return call->was_over_mark;
-}
-
-size_t lh_rpc_call_unsent(const struct lh_rpc_call *call)
-{
-    return lh_rpc_outbox_unsent(&call->outbox);
 }

@@ -3,7 +3,7 @@
  * allows everything), gives them half a second to hear it, then fixes the last stream that will be answered; each
  * connection closes with its last call.
  */
-#include "rpc/server.h"
+#include "rpc/server/server_internal.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -14,12 +14,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/server_connection.h"
-#include "rpc/server_handshake.h"
-#include "rpc/server_leave.h"
-#include "rpc/server_memory.h"
-#include "rpc/server_principal.h"
-#include "rpc/server_source.h"
 
 #define ACCEPTS_PER_TURN 64
 #define LISTEN_BACKLOG 1024

@@ -2,16 +2,13 @@
  * A connection of a channel, from the moment it is connected. One that the server sends away (GOAWAY) keeps its calls
  * and gets no new ones. What nghttp2 tells it of a stream is passed on to the stream's call.
  */
-#include "rpc/client_connection.h"
+#include "rpc/client/client_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/channel_state.h"
-#include "rpc/client_answer.h"
-#include "rpc/client_call.h"
 
 #define STREAM_WINDOW_BYTES (1024 * 1024)
 #define CONNECTION_WINDOW_BYTES (4 * 1024 * 1024)

@@ -3,13 +3,12 @@
  * (https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md, and the table of HTTP/2 errors in
  * PROTOCOL-HTTP2.md).
  */
-#include "rpc/client_answer.h"
+#include "rpc/client/client_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base64.h"
-#include "rpc/client_call.h"
 
 static bool is_name(const char *name, size_t size, const char *wanted)
 {

@@ -1,4 +1,4 @@
-#include "rpc/bearer.h"
+#include "rpc/client/client_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,13 +3,10 @@
  * given back to flow control as soon as it is looked at; what a paused call has not looked at stays in its window, so
  * the client stops by itself.
  */
-#include "rpc/call_input.h"
+#include "rpc/server/server_internal.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "rpc/call.h"
-#include "rpc/server_memory.h"
 
 #define UNKNOWN_PATH_MAX_BYTES 128
 #define SPARE_METADATA_BYTES 64 /* not worth copying for */

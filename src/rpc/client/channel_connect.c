@@ -3,7 +3,7 @@
  * it has failed at the last address the waiting calls are answered NOT_SENT: UNAVAILABLE, or UNAUTHENTICATED where a
  * certificate was the reason at one of them, for that will be no better in a moment.
  */
-#include "rpc/channel_connect.h"
+#include "rpc/client/client_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,9 +12,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "rpc/channel_state.h"
-#include "rpc/client_call.h"
-#include "rpc/client_connection.h"
 #include "tls/context.h"
 
 static char *copy(const char *text)

@@ -1,8 +1,10 @@
 /*
- * Who calls. A connection has a principal from its beginning: the user at the other end of a unix socket, whom the
+ * What a handler may ask of a call: who calls, what came with it, and what the handler keeps with it.
+ *
+ * A connection has a principal from its beginning: the user at the other end of a unix socket, whom the
  * system names, or nobody; a certificate replaces that. A call may have one of its own.
  */
-#include "rpc/server_principal.h"
+#include "rpc/server/server_internal.h"
 
 #include <pwd.h>
 #include <stdio.h>
@@ -82,4 +84,98 @@ bool lh_rpc_call_is_private(const struct lh_rpc_call *call)
         if (strncmp(connection->peer, of_this_machine[i], strlen(of_this_machine[i])) == 0)
             return true;
     return connection->io.tls != NULL || connection->is_private;
+}
+
+void *lh_rpc_call_arg(const struct lh_rpc_call *call)
+{
+    return call->connection->server->arg;
+}
+
+const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call)
+{
+    return call->method;
+}
+
+uint64_t lh_rpc_call_id(const struct lh_rpc_call *call)
+{
+    return lh_rpc_stream_call_id(call->connection, call->stream_id);
+}
+
+void lh_rpc_call_set_client(struct lh_rpc_call *call, void *client)
+{
+    call->connection->client = client;
+}
+
+void *lh_rpc_call_client(const struct lh_rpc_call *call)
+{
+    return call->connection->client;
+}
+
+void lh_rpc_call_set_data(struct lh_rpc_call *call, void *data)
+{
+    call->data = data;
+}
+
+void *lh_rpc_call_data(const struct lh_rpc_call *call)
+{
+    return call->data;
+}
+
+void lh_rpc_call_set_trace(struct lh_rpc_call *call, void *trace)
+{
+    call->trace = trace;
+}
+
+void *lh_rpc_call_trace(const struct lh_rpc_call *call)
+{
+    return call->trace;
+}
+
+int64_t lh_rpc_call_arrived_us(const struct lh_rpc_call *call)
+{
+    return call->arrived_us;
+}
+
+enum lh_grpc_code lh_rpc_call_code(const struct lh_rpc_call *call)
+{
+    return call->state == CALL_FINISHING ? (enum lh_grpc_code)call->code : LH_GRPC_CANCELLED;
+}
+
+/* Of that name, the first from `*at` on; `*at` is moved behind it. */
+static const char *next_metadata(const struct lh_rpc_call *call, const char *name, size_t *at)
+{
+    const char *all = (const char *)call->metadata.data; /* NULL: there is none */
+
+    while (*at < call->metadata.size) {
+        const char *field = all + *at;
+        const char *value = field + strlen(field) + 1;
+        *at += strlen(field) + strlen(value) + 2;
+        if (strcmp(field, name) == 0)
+            return value;
+    }
+    return NULL;
+}
+
+const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *name)
+{
+    size_t at = 0;
+    return next_metadata(call, name, &at);
+}
+
+const char *lh_rpc_call_metadata_alone(const struct lh_rpc_call *call, const char *name)
+{
+    size_t at = 0;
+    const char *value = next_metadata(call, name, &at);
+
+    return value != NULL && next_metadata(call, name, &at) == NULL ? value : NULL;
+}
+
+bool lh_rpc_call_is_over_mark(const struct lh_rpc_call *call)
+{
+    return call->was_over_mark;
+}
+
+size_t lh_rpc_call_unsent(const struct lh_rpc_call *call)
+{
+    return lh_rpc_outbox_unsent(&call->outbox);
 }

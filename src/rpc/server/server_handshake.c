@@ -3,15 +3,12 @@
  * may begin one at once. So a connection whose client has sent the next part waits in a queue, and a turn of the loop
  * takes steps for HANDSHAKE_TURN_US: calls of the others go on in between.
  */
-#include "rpc/server_handshake.h"
+#include "rpc/server/server_internal.h"
 
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/server_leave.h"
-#include "rpc/server_memory.h"
-#include "rpc/server_principal.h"
 #include "tls/context.h"
 #include "tls/revocation.h"
 

@@ -1,14 +1,13 @@
 /*
  * A channel; channel_connect.c makes its connections. Calls that are made meanwhile wait and then go out together.
  */
+#include "rpc/client/client_internal.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/channel_connect.h"
-#include "rpc/client_call.h"
-#include "rpc/client_connection.h"
 
 #define MAX_ANSWERS_WAITING 40000
 

@@ -2,22 +2,13 @@
  * A connection of the server: nghttp2's callbacks find the call of a stream and pass on what came; the timer looks at
  * what takes too long (server_timeouts.c).
  */
-#include "rpc/server_connection.h"
+#include "rpc/server/server_internal.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/call.h"
-#include "rpc/call_alarm.h"
-#include "rpc/call_input.h"
-#include "rpc/server_handshake.h"
-#include "rpc/server_leave.h"
-#include "rpc/server_memory.h"
-#include "rpc/server_principal.h"
-#include "rpc/server_source.h"
-#include "rpc/server_timeouts.h"
 
 /* As much of one stream may be on its way; a larger message needs a round trip for each such part. */
 #define STREAM_WINDOW_BYTES (256 * 1024)
@@ -169,7 +160,7 @@ nghttp2_option *lh_rpc_server_session_options_create(void)
        them, and the frames of a block of headers, which it cuts anew. */
     nghttp2_option_set_stream_reset_rate_limit(option, UINT64_MAX, UINT64_MAX);
     nghttp2_option_set_max_continuations(option, SIZE_MAX);
-    nghttp2_option_set_no_http_messaging(option, 1); /* see rpc/header_check.h */
+    nghttp2_option_set_no_http_messaging(option, 1); /* see rpc/headers.h */
     /* PINGs that came in one read: we read no more until their answers are on the way, and that is the bound. */
     nghttp2_option_set_max_outbound_ack(option, MAX_ANSWERS_WAITING);
     return option;
