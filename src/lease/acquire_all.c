@@ -3,11 +3,8 @@
  * contention of the scope that is in the way. From then on it goes on as an acquire of one scope does, with the waiter
  * that has the requests.
  */
-#include "lease/acquire_all.h"
 
-#include "lease/acquire.h"
-#include "lease/database.h"
-#include "lease/hooks/hook_queue.h"
+#include "lease/hooks_internal.h"
 #include "lease/queue/together.h"
 
 static int64_t oldest_us(const struct lh_scope *scope, enum lh_kind kind)

@@ -10,40 +10,24 @@
  * free lanes are filled; hook lanes are filled; requests refused meanwhile are answered; the timer is set. So no lane
  * is refilled while answers still point into its batch.
  */
-#include "lease/coordinator.h"
-
 #include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "lease/acquire.h"
-#include "lease/acquire_all.h"
-#include "lease/batch.h"
-#include "lease/dequeue.h"
-#include "lease/downgrade.h"
-#include "lease/heartbeat.h"
-#include "lease/hooks/hook_queue.h"
-#include "lease/hooks/hook_scheduler.h"
-#include "lease/hooks/reap.h"
-#include "lease/queue/all_scopes.h"
-#include "lease/queue/reply.h"
-#include "lease/queue/request.h"
+#include "lease/coordinator.h"
+#include "lease/hooks_internal.h"
 #include "lease/queue/together.h"
 #include "lease/queue/wait_progress.h"
-#include "lease/queue/waiter.h"
-#include "lease/reaping.h"
-#include "lease/registration.h"
-#include "lease/release.h"
-#include "lease/watch/watch.h"
+#include "lease/watch_internal.h"
 
 #define STOP_LIMIT_US (5 * LH_US_PER_S)
 
 static const struct lh_operation *const operations[LH_KIND_COUNT] = {
-    [LH_KIND_ACQUIRE] = &lh_acquire_operation,         [LH_KIND_HEARTBEAT] = &lh_heartbeat_operation.row,
-    [LH_KIND_RELEASE] = &lh_release_operation.row,     [LH_KIND_LEAVE] = &lh_dequeue_operation,
-    [LH_KIND_DOWNGRADE] = &lh_downgrade_operation.row, [LH_KIND_REAP] = &lh_reap_operation,
+    [LH_KIND_ACQUIRE] = &lh_acquire_operation,         [LH_KIND_HEARTBEAT] = &lh_heartbeat_operation,
+    [LH_KIND_RELEASE] = &lh_release_operation,         [LH_KIND_LEAVE] = &lh_dequeue_operation,
+    [LH_KIND_DOWNGRADE] = &lh_downgrade_operation,     [LH_KIND_REAP] = &lh_reap_operation,
     [LH_KIND_ACQUIRE_ALL] = &lh_acquire_all_operation,
 };
 

@@ -6,12 +6,12 @@
  *     status = lh_coordinator_acquire(coordinator, request);   refused: on_done never fires
  *
  * The story of an acquire: it joins its scope's line in order of arrival (queue/request.c, waiter.c), and the scope is
- * ready (scope.c, ready.c). At the end of a turn (coordinator.c) the next free lane takes it along in a batch (batch.c,
- * acquire.c). Granted, it is answered (reply.c). Queued, it sleeps without timer, connection or write of its own, until
- * a wake-up, the holder's expiry (holder_liveness.c) or the slow poll (registration.c) asks for the first of its scope
- * again. Busy, the first of the scope is retried after 1 ms doubling to 50 ms (scope.c) and the rest ride along. When a
- * wait has passed, or on a cancel or shutdown, the waiter leaves the queue in the database first (dequeue.c); its
- * request is answered then. Each request gets exactly one answer.
+ * ready (scope.c, ready.c). At the end of a turn (coordinator.c) the next free lane takes it along in a batch
+ * (batch_scheduler.c, acquire_batch.c). Granted, it is answered (request.c). Queued, it sleeps without timer, connection
+ * or write of its own, until a wake-up, the holder's expiry (holder_liveness.c) or the slow poll (registration.c) asks
+ * for the first of its scope again. Busy, the first of the scope is retried after 1 ms doubling to 50 ms (scope.c) and
+ * the rest ride along. When a wait has passed, or on a cancel or shutdown, the waiter leaves the queue in the database
+ * first (dequeue.c); its request is answered then. Each request gets exactly one answer.
  */
 #ifndef LH_LEASE_COORDINATOR_H
 #define LH_LEASE_COORDINATOR_H

@@ -1,15 +1,61 @@
 /*
- * The coordinator's own state, for the files of this directory only. queue/, hooks/ and watch/ have state of their own;
- * no file outside of them touches its fields.
+ * The ground that every file of this directory stands on: the kinds of operations, the coordinator's state, the turn.
+ * queue/, hooks/ and watch/ have state of their own; no file outside of them touches its fields.
  */
 #ifndef LH_LEASE_COORDINATOR_INTERNAL_H
 #define LH_LEASE_COORDINATOR_INTERNAL_H
 
+#include "base/clock.h"
 #include "lease/coordinator.h"
-#include "lease/hooks/hooks.h"
-#include "lease/queue/queue.h"
 #include "lease/readiness.h"
-#include "lease/watch/watching.h"
+
+/*
+ * A kind of operation as a row of functions. The queue, the batch scheduler and the hook scheduler call operations
+ * through their rows only (lh_coordinator.operations), so none of them knows what an operation means.
+ */
+
+struct lh_lane;
+struct lh_scope;
+
+enum lh_kind {
+    LH_KIND_ACQUIRE,
+    LH_KIND_HEARTBEAT,
+    LH_KIND_RELEASE,
+    LH_KIND_LEAVE,
+    LH_KIND_DOWNGRADE,
+    LH_KIND_ACQUIRE_ALL,
+    LH_SCOPE_KINDS, /* the kinds above are items of a scope */
+    LH_KIND_REAP = LH_SCOPE_KINDS,
+    LH_KIND_COUNT
+};
+
+/* Returns true for the kinds that ask for a lease. */
+static inline bool lh_kind_asks(enum lh_kind kind)
+{
+    return kind == LH_KIND_ACQUIRE || kind == LH_KIND_ACQUIRE_ALL;
+}
+
+struct lh_operation {
+    const char *name;
+    /* Returns when the oldest item of the scope came; LH_NEVER without an item. */
+    int64_t (*oldest_us)(const struct lh_scope *scope, enum lh_kind kind);
+    /* Returns the client of the oldest item, so that clients take turns; 0: no client. NULL: items of this kind need
+       no turns. */
+    uint64_t (*client_of)(const struct lh_scope *scope);
+    /* Puts at most `room` items of the scope into the lane's batch, or none if they may not go yet. A reap takes
+       from the lane's hook queue instead. */
+    void (*take)(struct lh_lane *lane, struct lh_scope *scope, size_t room);
+    /* Hands the batch to the store. Any status but LH_OK: the lane is down. */
+    enum lh_status (*send)(struct lh_lane *lane, lh_store_cb *on_done);
+    /* Applies the answer of the batch, or the refusal if it was never sent (lane->is_sent is false). */
+    void (*on_done)(struct lh_lane *lane, enum lh_status status, const struct lh_error *error);
+    /* Answers RETRY to the items of the scope that came until arrived_us. NULL: items of this kind wait without a
+       limit. */
+    void (*retry_until)(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind, int64_t arrived_us);
+    /* Returns true if no other item of the scope may begin now. NULL: never. */
+    bool (*holds_back)(const struct lh_scope *scope);
+    bool is_alone; /* a batch has the items of one `take` only */
+};
 
 enum lh_timer_kind {
     LH_TIMER_REQUEST,
@@ -32,7 +78,9 @@ enum lh_core_state {
     LH_CORE_STOPPED,
 };
 
-/* State of database.h. */
+/* --- state of the files of this directory --- */
+
+/* State of database.c. */
 #define LH_PASSED_ON_MAX 64
 enum lh_database_state { LH_DATABASE_DOWN, LH_DATABASE_UP, LH_DATABASE_REGISTERED };
 struct lh_database {
@@ -47,7 +95,7 @@ struct lh_database {
     } passed_on[LH_PASSED_ON_MAX];
 };
 
-/* State of registration.h. */
+/* State of registration.c. */
 struct lh_registration {
     struct lh_heap_timer timer;
     bool is_enrolling;
@@ -60,28 +108,28 @@ struct lh_registration {
     int64_t refusal_told_us;
 };
 
-/* State of readiness.h, before the start. */
+/* State of readiness.c, before the start. */
 struct lh_starting {
     const char *phase;
     char trouble[LH_READY_WORDS_BYTES];
     char cause[LH_READY_CAUSE_BYTES];
 };
 
-/* State of db_stats.h. */
+/* State of tick_looks.c: the survey of the database... */
 struct lh_db_stats {
     bool is_out;
     int64_t next_us;   /* not before */
     int64_t warned_us; /* last warning about an old transaction; 0: never */
 };
 
-/* State of guards.h. */
+/* ...open guards... */
 struct lh_guards {
     bool is_out;
     int64_t next_us;   /* not before */
     int64_t warned_us; /* last warning about a guard that cannot be ended; 0: never */
 };
 
-/* State of rule_loading.h. */
+/* ...and access rules. */
 struct lh_rule_loading {
     bool is_needed; /* no call is decided without rules */
     bool is_out;
@@ -103,7 +151,7 @@ struct lh_trips {
     unsigned count;      /* batches in this window */
 };
 
-/* State of lane.h. */
+/* State of lane.c. */
 struct lh_lanes {
     struct lh_lane *all;
     unsigned count; /* ordinary lanes; hook lanes follow them in `all` */
@@ -118,9 +166,96 @@ struct lh_lanes {
     struct lh_trips trips;
 };
 
-/* State of holder_op.h. */
+/* State of holder_op.c. */
 struct lh_holder_ops {
     struct lh_link done; /* struct lh_holder_request, to be answered */
+};
+
+/* State of queue/: scopes, their waiters and requests, and the answers for callers. */
+
+/* A lookup of a scope for its subscribers; see queue/wait_progress.h. */
+#define LH_PROBES_MAX 8
+struct lh_probe {
+    struct lh_coordinator *coordinator;
+    struct lh_wait_progress *progress; /* NULL: no subscriber is left */
+    bool is_out;
+};
+
+/* State of queue/ready.c. */
+struct lh_ready {
+    struct lh_table clients;              /* struct lh_ready_client, by kind and id */
+    struct lh_link turns[LH_SCOPE_KINDS]; /* clients in turn */
+    size_t count[LH_SCOPE_KINDS];         /* number of clients */
+    size_t scopes[LH_SCOPE_KINDS];        /* number of their scopes */
+};
+
+struct lh_queue {
+    struct lh_table scopes;
+    struct lh_table waiters; /* by scope and lease key */
+    struct lh_ready ready;
+    struct lh_link answers; /* acquires to be answered */
+    struct lh_link touched; /* struct lh_scope: scheduled at the end of the turn */
+    struct lh_link gone;    /* struct lh_waiter: freed at the end of the turn */
+    struct lh_link telling; /* struct lh_subscriber: gets its progress at the end of the turn */
+    struct lh_probe probes[LH_PROBES_MAX];
+    struct lh_scope *spare_scopes;
+    size_t spare_count;
+    uint64_t next_seq;
+    size_t waiting; /* acquires that wait */
+    /* Waiters without a request of their own: it has gone and they leave, or it is at another place. */
+    size_t orphans;
+};
+
+/* State of hooks/: namespaces with hooks, and the reaper. */
+
+/* Work for the hook lanes; see hooks_internal.h. */
+struct lh_hooks {
+    struct lh_table queues; /* struct lh_hook_queue, by namespace */
+    struct lh_link used;    /* all queues, the longest unused first */
+    struct lh_link working; /* queues with scopes in line, in turn */
+    struct lh_link reaping; /* queues with reaps in line, in turn */
+    size_t waiting;         /* scopes in line */
+    struct lh_heap_timer timer;
+};
+
+/* The reaper; see lease/reaping.h. */
+struct lh_reaping {
+    struct lh_table jobs; /* struct lh_reap_job, by scope */
+    struct lh_link done;  /* struct lh_reap_request, to be delivered */
+    struct lh_heap_timer timer;
+    int64_t looked_us;
+    bool is_looking;
+    bool has_more; /* expired leases are left: look again when the line is short */
+};
+
+/* State of watch/. Times are the earliest ones for the next call. */
+
+/* A call to the database. A call that was sent before everything began anew is stale: its answer is ignored. */
+enum lh_watch_call { LH_WATCH_CALL_NONE, LH_WATCH_CALL_SENT, LH_WATCH_CALL_STALE };
+
+struct lh_watching {
+    struct lh_link watches;
+    size_t watcher_count;
+    struct lh_heap_timer timer;
+    bool is_used;     /* there was a watch at some time */
+    bool wants_pump;  /* an answer came: lh_watch_pump at the end of this turn */
+    bool needs_clear; /* the database's watches must be cleared before any other call */
+    int64_t retry_us; /* next try after a refusal */
+
+    enum lh_watch_call adding;
+
+    enum lh_watch_call asking; /* the call for the barrier, or for whether a horizon has settled */
+    uint64_t asked_horizon;
+    uint64_t horizon; /* horizon of the round; 0: no round */
+    int64_t round_us; /* start of the round */
+    int64_t poll_us;
+    int64_t poll_pause_us;
+    int64_t doubt_us;
+
+    enum lh_watch_call taking;
+    bool is_in_run; /* more events wait to be taken */
+    bool has_news;
+    int64_t take_us;
 };
 
 /* The two ends of a turn. */
@@ -162,5 +297,84 @@ struct lh_coordinator {
     void *on_stopped_arg;
     struct lh_coordinator_stats stats;
 };
+
+/* --- the turn: coordinator.c does the work of its end and hands it down --- */
+
+static inline void lh_turn_begin(struct lh_coordinator *c)
+{
+    c->turn_depth++;
+    c->now_us = c->port.now_us(c->port.arg);
+}
+
+/* Ends a turn that a call of the API began. It delivers no answers. */
+static inline void lh_turn_end_call(struct lh_coordinator *c)
+{
+    if (--c->turn_depth == 0)
+        c->turn->end_call(c);
+}
+
+/* Ends a turn that a callback or a timer began. The coordinator may be freed in it. */
+static inline void lh_turn_end_event(struct lh_coordinator *c)
+{
+    c->turn->end_event(c);
+}
+
+/* Returns true while disconnects wait to be read, as after a stall: read them before granting. */
+static inline bool lh_turn_is_behind(const struct lh_coordinator *c)
+{
+    return c->port.is_behind != NULL && c->port.is_behind(c->port.arg);
+}
+
+/* Returns the value with up to `percent` more or less. */
+static inline int64_t lh_turn_jitter(struct lh_coordinator *c, int64_t value_us, int percent)
+{
+    int64_t span_us = value_us / 100 * percent;
+    if (span_us <= 0)
+        return value_us;
+    return value_us - span_us + (int64_t)(c->port.random(c->port.arg) % (uint64_t)(2 * span_us + 1));
+}
+
+/* Adds, and stops at LH_NEVER. */
+static inline int64_t lh_time_add(int64_t a_us, int64_t b_us)
+{
+    int64_t sum_us;
+    return __builtin_add_overflow(a_us, b_us, &sum_us) ? LH_NEVER : sum_us;
+}
+
+/* Doubles a delay within bounds. */
+static inline int32_t lh_time_double(int32_t delay_us, int64_t first_us, int64_t last_us)
+{
+    int64_t doubled_us = (int64_t)delay_us * 2;
+    if (doubled_us < first_us)
+        doubled_us = first_us;
+    return (int32_t)(doubled_us > last_us ? last_us : doubled_us);
+}
+
+/* --- database.c: the database as the coordinator knows it; and passing wake-ups on to the first waiter of a queue --- */
+
+void lh_database_set_state(struct lh_coordinator *c, enum lh_database_state state);
+bool lh_database_is_up(const struct lh_coordinator *c);
+/* Acquires wait until this is true, so that no waiter is queued under an unknown coordinator. */
+bool lh_database_is_registered(const struct lh_coordinator *c);
+
+/* The database's clock now; 0: unknown. */
+int64_t lh_database_us(const struct lh_coordinator *c);
+void lh_database_learn_clock(struct lh_coordinator *c, int64_t database_us, int64_t sent_us, bool is_tick);
+
+void lh_database_pass_on(struct lh_coordinator *c, const char *ns, const char *key, int64_t first_ticket);
+
+/* --- registration.c: registration of this coordinator in the database, and the tick each second --- */
+
+void lh_registration_start(struct lh_coordinator *c);
+void lh_registration_stop(struct lh_coordinator *c);
+void lh_registration_on_tick(struct lh_coordinator *c);
+void lh_registration_on_up(void *arg);
+void lh_registration_on_down(void *arg);
+
+/* --- tick_looks.c: looks behind a tick, each if it is due and none of its kind is out --- */
+
+void lh_db_stats_on_tick(struct lh_coordinator *c);
+void lh_guards_on_tick(struct lh_coordinator *c);
+void lh_rule_loading_on_tick(struct lh_coordinator *c, int64_t version);
 
 #endif

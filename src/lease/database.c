@@ -1,10 +1,9 @@
-#include "lease/database.h"
-
 #include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "lease/coordinator_internal.h"
 
 #define PASS_ON_PAUSE_US (20 * LH_US_PER_MS)
 #define RTT_SLACK_US (100 * LH_US_PER_MS)

@@ -3,10 +3,8 @@
  * first; requests that are owed an answer are answered after that. GONE gives up the place, and a lease that was
  * granted in the same instant; AWAY keeps the place until the caller comes back.
  */
-#include "lease/dequeue.h"
 
-#include "lease/hooks/hook_queue.h"
-#include "lease/queue/holder_liveness.h"
+#include "lease/hooks_internal.h"
 #include "lease/queue/together.h"
 #include "lease/queue/wait_progress.h"
 

@@ -1,20 +1,18 @@
-#include "lease/holder_op.h"
-
+/*
+ * Heartbeat, release and downgrade, the operations of a holder: they have no queue. Each item waits in its scope for a
+ * lane and is retried while the row is busy or the database away, for busy_limit at most; then it is RETRY. Items and
+ * their memory are the callers'.
+ */
 #include <stdlib.h>
 #include <string.h>
 
-#include "lease/hooks/hook_queue.h"
+#include "lease/hooks_internal.h"
 
 /* The store's words live until its callback returns; the request may be answered later. */
 struct lh_holder_message {
     struct lh_holder_message *next;
     char text[];
 };
-
-static const struct lh_holder_op *op_of(const struct lh_coordinator *c, enum lh_kind kind)
-{
-    return LH_CONTAINER(const struct lh_holder_op, row, c->operations[kind]);
-}
 
 static struct lh_link *list_of(struct lh_scope *scope, enum lh_kind kind)
 {
@@ -82,7 +80,7 @@ static void add(struct lh_coordinator *c, struct lh_holder_request *request, str
     lh_scope_schedule_or_free(c, scope);
 }
 
-enum lh_status lh_holder_op_submit(struct lh_coordinator *c, struct lh_holder_request *request, enum lh_kind kind)
+static enum lh_status submit(struct lh_coordinator *c, struct lh_holder_request *request, enum lh_kind kind)
 {
     if (lh_readiness_of_life(c) != LH_OK)
         return lh_readiness_of_life(c);
@@ -132,13 +130,13 @@ static struct lh_holder_entry *first(const struct lh_scope *scope, enum lh_kind 
     return LH_LIST_FIRST(struct lh_holder_entry, list, own.link);
 }
 
-int64_t lh_holder_op_oldest_us(const struct lh_scope *scope, enum lh_kind kind)
+static int64_t oldest_us(const struct lh_scope *scope, enum lh_kind kind)
 {
     const struct lh_holder_entry *entry = first(scope, kind);
     return entry == NULL ? LH_NEVER : entry->own.arrived_us;
 }
 
-void lh_holder_op_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
+static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
 {
     struct lh_holder_entry *entry;
 
@@ -150,7 +148,7 @@ void lh_holder_op_take(struct lh_lane *lane, struct lh_scope *scope, size_t room
     }
 }
 
-void lh_holder_op_retry_until(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind, int64_t arrived_us)
+static void retry_until(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind, int64_t arrived_us)
 {
     struct lh_holder_entry *entry;
 
@@ -190,31 +188,95 @@ static void go_back_or_retry(struct lh_coordinator *c, struct lh_holder_entry *e
         lh_list_prepend(list_of(entry->own.scope, kind), &entry->own.link);
 }
 
+static void on_heartbeat(struct lh_coordinator *c, struct lh_holder_entry *entry)
+{
+    const struct lh_holder_item *item = &entry->item;
+
+    if (item->outcome == LH_OUTCOME_OK) {
+        c->stats.heartbeats++;
+        lh_scope_learn_heartbeat(c, entry->own.scope, item->remaining_us);
+    } else if (item->outcome == LH_OUTCOME_LOST && item->end_reason < LH_END_REASONS) {
+        c->stats.losses[item->end_reason]++;
+    }
+}
+
+static void on_downgrade(struct lh_coordinator *c, struct lh_holder_entry *entry)
+{
+    if (entry->item.outcome == LH_OUTCOME_OK) {
+        c->stats.downgrades++;
+        lh_scope_learn_grant(c, entry->own.scope, &entry->item.downgrade->lease, 0);
+    }
+    if (entry->item.wake)
+        lh_scope_wake(c, entry->own.scope);
+}
+
+/* One whose reply was lost was sent again: if the lease was released already, the first sending did it. */
+static void on_release(struct lh_coordinator *c, struct lh_holder_entry *entry)
+{
+    struct lh_holder_item *item = &entry->item;
+
+    if (entry->own.is_unknown && item->outcome == LH_OUTCOME_LOST &&
+        (item->end_reason == LH_END_RELEASED || item->end_reason == LH_END_FAILED)) {
+        item->outcome = LH_OUTCOME_OK; /* its own doing */
+        item->end_reason = LH_END_UNSPECIFIED;
+        item->message = NULL;
+    }
+    if (item->outcome == LH_OUTCOME_OK) {
+        c->stats.releases++;
+        /* Behind one of several, what is known of the others stays. */
+        if (!entry->own.scope->is_shared)
+            lh_scope_learn_holder(c, entry->own.scope, NULL, 0);
+    }
+    if (item->wake && !entry->own.scope->has_rider)
+        lh_scope_wake(c, entry->own.scope);
+}
+
+static void on_answer(struct lh_lane *lane, struct lh_holder_entry *entry)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    struct lh_holder_item *item = &entry->item;
+
+    if (item->outcome == LH_OUTCOME_REJECTED)
+        lh_hook_queue_on_rejected(c, lane->kind, item->message);
+    if (item->outcome == LH_OUTCOME_LOST && item->message == NULL)
+        item->message = lost_words(item->end_reason);
+    if (lane->kind == LH_KIND_HEARTBEAT)
+        on_heartbeat(c, entry);
+    else if (lane->kind == LH_KIND_DOWNGRADE)
+        on_downgrade(c, entry);
+    else
+        on_release(c, entry);
+    entry->own.request->batch = c->lanes.record;
+    finish(c, entry, item->message);
+}
+
+/* What it did may have made room for a waiter here, and the lost reply said so. */
+static void on_lost(const struct lh_lane *lane, struct lh_holder_entry *entry)
+{
+    if (lane->kind == LH_KIND_HEARTBEAT)
+        return;
+    entry->own.is_unknown |= lane->is_sent;
+    if (!lh_list_is_empty(&entry->own.scope->queue))
+        entry->own.scope->wake_when_answered = true;
+}
+
 static void on_item_done(struct lh_lane *lane, struct lh_holder_entry *entry, enum lh_status status,
                          const struct lh_error *error)
 {
     struct lh_coordinator *c = lane->coordinator;
-    const struct lh_holder_op *op = op_of(c, lane->kind);
     struct lh_holder_item *item = &entry->item;
     struct lh_scope *scope = entry->own.scope;
 
     if (status == LH_OK && item->is_hooked && lh_hook_queue_learn(lane, scope, lane->kind, item->hook_timeout_us)) {
         lh_list_prepend(list_of(scope, lane->kind), &entry->own.link); /* it keeps its place */
     } else if (status == LH_OK && !item->is_busy && !item->is_hooked) {
-        if (item->outcome == LH_OUTCOME_REJECTED)
-            lh_hook_queue_on_rejected(c, lane->kind, item->message);
-        if (item->outcome == LH_OUTCOME_LOST && item->message == NULL)
-            item->message = lost_words(item->end_reason);
-        op->on_answer(c, entry);
-        entry->own.request->batch = c->lanes.record;
-        finish(c, entry, item->message);
+        on_answer(lane, entry);
     } else if (status == LH_OK) {
         scope->trouble = LH_SCOPE_BUSY;
         c->stats.busy++;
         go_back_or_retry(c, entry, lane->kind);
     } else if (is_lost(status)) {
-        if (op->on_lost != NULL)
-            op->on_lost(lane, entry);
+        on_lost(lane, entry);
         go_back_or_retry(c, entry, lane->kind);
     } else {
         answer_retry(c, entry, error != NULL ? error->message : NULL);
@@ -222,8 +284,73 @@ static void on_item_done(struct lh_lane *lane, struct lh_holder_entry *entry, en
     lh_scope_item_done(c, scope, lane->kind);
 }
 
-void lh_holder_op_on_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)
+static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)
 {
     for (size_t i = lane->n; i-- > 0;)
         on_item_done(lane, LH_CONTAINER(struct lh_holder_entry, item, lane->items[i]), status, error);
 }
+
+/* --- the operations --- */
+
+enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *c, struct lh_holder_request *request)
+{
+    return submit(c, request, LH_KIND_HEARTBEAT);
+}
+
+enum lh_status lh_coordinator_downgrade(struct lh_coordinator *c, struct lh_holder_request *request)
+{
+    return submit(c, request, LH_KIND_DOWNGRADE);
+}
+
+enum lh_status lh_coordinator_release(struct lh_coordinator *c, struct lh_holder_request *request)
+{
+    return submit(c, request, LH_KIND_RELEASE);
+}
+
+static enum lh_status send_heartbeats(struct lh_lane *lane, lh_store_cb *on_answered)
+{
+    struct lh_store *store = lane->coordinator->store;
+    return store->ops->heartbeat(store, lane->index, (struct lh_holder_item **)lane->items, lane->n, on_answered, lane);
+}
+
+static enum lh_status send_downgrades(struct lh_lane *lane, lh_store_cb *on_answered)
+{
+    struct lh_store *store = lane->coordinator->store;
+    return store->ops->downgrade(store, lane->index, lh_database_us(lane->coordinator),
+                                 (struct lh_holder_item **)lane->items, lane->n, on_answered, lane);
+}
+
+/* The first waiters of their scopes ride along in the same transaction. */
+static enum lh_status send_releases(struct lh_lane *lane, lh_store_cb *on_answered)
+{
+    struct lh_store *store = lane->coordinator->store;
+    struct lh_holder_item **items = (struct lh_holder_item **)lane->items;
+
+    if (lane->rider_count == 0)
+        return store->ops->release(store, lane->index, items, lane->n, on_answered, lane);
+    return store->ops->hand_over(store, lane->index, lh_database_us(lane->coordinator), items, lane->n, lane->riders,
+                                 lane->rider_count, on_answered, lane);
+}
+
+static void take_releases(struct lh_lane *lane, struct lh_scope *scope, size_t room)
+{
+    take(lane, scope, room);
+    lh_acquire_ride(lane, scope);
+}
+
+static void on_releases_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)
+{
+    on_done(lane, status, error);
+    lh_acquire_on_riders_done(lane, status, error);
+}
+
+#define HOLDER_ROW .oldest_us = oldest_us, .retry_until = retry_until
+
+const struct lh_operation lh_heartbeat_operation = {HOLDER_ROW, .name = "heartbeat", .take = take,
+                                                    .send = send_heartbeats, .on_done = on_done};
+
+const struct lh_operation lh_downgrade_operation = {HOLDER_ROW, .name = "downgrade", .take = take,
+                                                    .send = send_downgrades, .on_done = on_done};
+
+const struct lh_operation lh_release_operation = {HOLDER_ROW, .name = "release", .take = take_releases,
+                                                  .send = send_releases, .on_done = on_releases_done};

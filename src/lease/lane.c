@@ -1,9 +1,8 @@
-#include "lease/lane.h"
-
 #include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "lease/batch_internal.h"
 
 void lh_lane_set_state(struct lh_lane *lane, enum lh_lane_state state)
 {

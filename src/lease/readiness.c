@@ -1,12 +1,9 @@
-#include "lease/readiness.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "lease/coordinator_internal.h"
-#include "lease/database.h"
-#include "lease/lane.h"
+#include "lease/batch_internal.h"
+#include "lease/readiness.h"
 
 /* Ticks in a row without an answer, or without a lane; counted, for this process may have stood still meanwhile. */
 #define MISSED_MAX 4

@@ -11,20 +11,14 @@
  * it. So after 10 s without a tick that was committed the control connection looks at the other servers, again each
  * 10 s, and after a minute once a minute: each look leaves a session that waits for a standby.
  */
-#include "lease/registration.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "lease/database.h"
-#include "lease/db_stats.h"
-#include "lease/guards.h"
-#include "lease/lane.h"
-#include "lease/queue/all_scopes.h"
-#include "lease/queue/waiter.h"
-#include "lease/rule_loading.h"
-#include "lease/watch/watch.h"
+#include "lease/batch_internal.h"
+#include "lease/queue_internal.h"
+#include "lease/watch_internal.h"
 
 #define TICK_US (1 * LH_US_PER_S)
 #define ELSEWHERE_TICKS 10               /* without an answer: the primary may be another one */

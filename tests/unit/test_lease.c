@@ -1,5 +1,5 @@
 /* The core while all is well: grants, waits, wake-ups, repeats, cancels. */
-#include "lease/queue/waiter.h"
+#include "lease/queue_internal.h"
 #include "lease_fixture.h"
 
 START_TEST(a_free_scope_is_granted_in_one_round_trip)

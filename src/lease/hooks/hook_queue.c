@@ -1,11 +1,10 @@
-#include "lease/hooks/hook_queue.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "lease/hooks_internal.h"
 
 #define LOSS_FIRST_US (100 * LH_US_PER_MS)
 #define LOSS_LAST_US (10 * LH_US_PER_S)

@@ -8,12 +8,8 @@
  * A hook that breaks its own connection costs a hook lane that connection. The item's outcome is unknown then, and it
  * is asked for again after a pause of its namespace; at the third time in a row its requests are refused.
  */
-#include "lease/hooks/hook_scheduler.h"
-
 #include "base/clock.h"
-#include "lease/batch.h"
-#include "lease/hooks/hook_queue.h"
-#include "lease/queue/scope.h"
+#include "lease/hooks_internal.h"
 
 #define REST_MAX_US (50 * LH_US_PER_MS)
 

@@ -9,13 +9,10 @@
  * first unanswered one, if it was by itself, counts as the cause, and that is recorded as its failure, unless it turns
  * out to be reaped after all; the others are tried again.
  */
-#include "lease/hooks/reap.h"
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "lease/database.h"
-#include "lease/hooks/reap_job.h"
+#include "lease/hooks_internal.h"
 
 #define RUN_US (50 * LH_US_PER_MS)
 #define TOGETHER_US (20 * LH_US_PER_MS) /* what they lock stays locked about as long */

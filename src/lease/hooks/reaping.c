@@ -5,7 +5,6 @@
  *
  * A backlog is drained look after look, and the next look comes when the lines are short again.
  */
-#include "lease/reaping.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "lease/database.h"
-#include "lease/hooks/reap_job.h"
+#include "lease/hooks_internal.h"
 
 #define LOOK_MAX 1000
 #define LOOK_AGAIN_BELOW 500               /* in line */

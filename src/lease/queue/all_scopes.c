@@ -1,11 +1,9 @@
-#include "lease/queue/all_scopes.h"
-
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "lease/queue/together.h"
 #include "lease/queue/wait_progress.h"
-#include "lease/queue/waiter.h"
+#include "lease/queue_internal.h"
 
 static struct lh_scope *next_scope(struct lh_coordinator *c, size_t *slot, struct lh_table_entry **next)
 {

@@ -7,11 +7,9 @@
  * heartbeats, may put it off; any other answer, to a newcomer say, can only bring it forward: it may be older than the
  * look that it would put off.
  */
-#include "lease/queue/holder_liveness.h"
-
 #include "base/clock.h"
 #include "lease/queue/wait_progress.h"
-#include "lease/queue/waiter.h"
+#include "lease/queue_internal.h"
 
 #define MARGIN_US (1 * LH_US_PER_MS)
 #define OVERDUE_FIRST_US (10 * LH_US_PER_MS)

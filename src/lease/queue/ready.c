@@ -1,8 +1,7 @@
-#include "lease/queue/ready.h"
-
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "lease/queue_internal.h"
 
 /* The ready scopes of a kind that are one client's. It lives as long as it has some. */
 struct lh_ready_client {

@@ -2,7 +2,6 @@
  * The life of a scope: created by its first item; ready while it has an item that may go and no batch in flight; asleep
  * on its timer while its waiters sleep or its items are in backoff; freed with its last item.
  */
-#include "lease/queue/scope.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "lease/database.h"
-#include "lease/hooks/hook_queue.h"
-#include "lease/lane.h"
-#include "lease/queue/ready.h"
-#include "lease/queue/waiter.h"
+#include "lease/hooks_internal.h"
 
 /* Scopes come and go with every heartbeat: keep some, with room for most names. */
 #define SPARE_MAX 4096
@@ -283,12 +278,6 @@ void lh_scope_schedule_or_free(struct lh_coordinator *c, struct lh_scope *scope)
         schedule(c, scope);
 }
 
-void lh_scope_touch(struct lh_coordinator *c, struct lh_scope *scope)
-{
-    if (!lh_link_is_linked(&scope->touched))
-        lh_list_append(&c->queue.touched, &scope->touched);
-}
-
 void lh_scopes_schedule_touched(struct lh_coordinator *c)
 {
     while (!lh_list_is_empty(&c->queue.touched)) {
@@ -313,13 +302,9 @@ static void back_off(struct lh_coordinator *c, struct lh_scope *scope, enum lh_k
     bool is_busy = scope->trouble == LH_SCOPE_BUSY;
     int64_t first_us = is_busy ? LH_BUSY_FIRST_US : LH_FAIL_FIRST_US;
     int64_t last_us = is_busy ? LH_BUSY_LAST_US : scope->trouble == LH_OVERLOADED ? LH_FULL_LAST_US : LH_FAIL_LAST_US;
-    int64_t delay_us = (int64_t)scope->delay_us[kind] * 2;
-    if (delay_us < first_us)
-        delay_us = first_us;
-    if (delay_us > last_us)
-        delay_us = last_us;
-    scope->delay_us[kind] = (int32_t)delay_us;
-    scope->retry_us[kind] = c->now_us + lh_turn_jitter(c, delay_us, 20);
+
+    scope->delay_us[kind] = lh_time_double(scope->delay_us[kind], first_us, last_us);
+    scope->retry_us[kind] = c->now_us + lh_turn_jitter(c, scope->delay_us[kind], 20);
 }
 
 /* Ten errors in a row are no bad minute any more: whoever waits here is told. */

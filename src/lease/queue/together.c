@@ -1,12 +1,11 @@
-#include "lease/queue/together.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "lease/lane.h"
+#include "lease/batch_internal.h"
+#include "lease/queue/together.h"
 
 #define OUTAGE_US (200 * LH_US_PER_MS) /* how often it looks whether anything can be asked again */
 #define HOOK_LINE_US (1 * LH_US_PER_S)
@@ -319,15 +318,9 @@ void lh_together_done(struct lh_together *together)
 
 static void rest(struct lh_coordinator *c, struct lh_together *together, int64_t first_us, int64_t last_us)
 {
-    int64_t delay_us = (int64_t)together->delay_us * 2;
-
-    if (delay_us < first_us)
-        delay_us = first_us;
-    if (delay_us > last_us)
-        delay_us = last_us;
-    together->delay_us = (int32_t)delay_us;
+    together->delay_us = lh_time_double(together->delay_us, first_us, last_us);
     together->is_resting = true;
-    lh_heap_set(&c->timers, &together->timer, c->now_us + lh_turn_jitter(c, delay_us, 20));
+    lh_heap_set(&c->timers, &together->timer, c->now_us + lh_turn_jitter(c, together->delay_us, 20));
 }
 
 void lh_together_busy(struct lh_coordinator *c, struct lh_together *together)

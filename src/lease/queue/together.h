@@ -17,7 +17,7 @@
 #ifndef LH_LEASE_QUEUE_TOGETHER_H
 #define LH_LEASE_QUEUE_TOGETHER_H
 
-#include "lease/queue/waiter.h"
+#include "lease/queue_internal.h"
 
 /* Return the waiter to be asked for next, or NULL: the first if it is for this scope alone, the second if it is a
    place of several and may go now. */

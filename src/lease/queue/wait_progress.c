@@ -1,12 +1,10 @@
-#include "lease/queue/wait_progress.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "lease/database.h"
-#include "lease/queue/waiter.h"
+#include "lease/queue/wait_progress.h"
+#include "lease/queue_internal.h"
 
 #define SWEEP_PAUSE_US (1 * LH_US_PER_S)       /* between sweeps of a scope, and between two words to one subscriber */
 #define SILENCE_US (3500 * LH_US_PER_MS)       /* then a subscriber is due; told by the sweep after that, within 5 s */

@@ -11,7 +11,7 @@
 #ifndef LH_LEASE_QUEUE_WAIT_PROGRESS_H
 #define LH_LEASE_QUEUE_WAIT_PROGRESS_H
 
-#include "lease/queue/scope.h"
+#include "lease/queue_internal.h"
 
 /* One request that subscribes; exists while the request is attached to its waiter. */
 struct lh_subscriber {

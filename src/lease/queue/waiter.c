@@ -4,8 +4,6 @@
  * queued and granted: it is asked for again, or leaves. There is one waiter for a lease key in a scope at any time, so
  * an acquire and a leave of one lease key are never out at once.
  */
-#include "lease/queue/waiter.h"
-
 #include <assert.h>
 #include <stdlib.h>
 
@@ -13,6 +11,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "lease/queue/wait_progress.h"
+#include "lease/queue_internal.h"
 
 struct waiter_name {
     const struct lh_scope *scope;
@@ -63,12 +62,6 @@ struct lh_waiter *lh_waiter_create(struct lh_coordinator *c, struct lh_scope *sc
     return waiter;
 }
 
-static void touch(struct lh_coordinator *c, struct lh_scope *scope)
-{
-    if (!lh_link_is_linked(&scope->touched))
-        lh_list_append(&c->queue.touched, &scope->touched);
-}
-
 static void free_one(struct lh_coordinator *c, struct lh_waiter *waiter)
 {
     lh_table_remove(&c->queue.waiters, &waiter->entry);
@@ -86,7 +79,7 @@ static void free_other_places(struct lh_coordinator *c, struct lh_waiter *first)
         if (place->waiter == first)
             continue;
         lh_waiter_set_state(c, place->waiter, LH_WAITER_DONE, "no request waits any more");
-        touch(c, place->waiter->scope);
+        lh_scope_touch(c, place->waiter->scope);
         place->waiter->together = NULL;
         lh_list_append(&c->queue.gone, &place->waiter->link);
     }
@@ -254,7 +247,7 @@ void lh_waiter_set_state(struct lh_coordinator *c, struct lh_waiter *waiter, enu
             continue;
         set_one_state(c, place->waiter, state, reason);
         if (place->waiter != waiter && state != LH_WAITER_ASKED)
-            touch(c, place->waiter->scope);
+            lh_scope_touch(c, place->waiter->scope);
     }
     if (state == LH_WAITER_LINED && together->is_resting)
         return;

@@ -1,5 +1,3 @@
-#include "lease/watch/watch_hub.h"
-
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "lease/watch_internal.h"
 
 void lh_watch_free(struct lh_watched *watch)
 {

@@ -2,11 +2,9 @@
  * A watch begins once every transaction has ended that was under way when it was added, because such a transaction
  * writes no event for it. Watches settle in rounds; a round that takes too long ends in doubt.
  */
-#include "lease/watch/watch_settle.h"
-
 #include "base/clock.h"
 #include "base/log.h"
-#include "lease/watch/watch_hub.h"
+#include "lease/watch_internal.h"
 
 #define SETTLE_LIMIT_US (5 * LH_US_PER_S)
 #define SETTLE_FIRST_US (1 * LH_US_PER_MS)

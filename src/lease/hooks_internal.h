@@ -1,13 +1,18 @@
+/* Namespaces with hooks, their turns on the hook lanes, and leases whose reap hooks are to run. */
+#ifndef LH_LEASE_HOOKS_INTERNAL_H
+#define LH_LEASE_HOOKS_INTERNAL_H
+
+#include "lease/batch_internal.h"
+#include "lease/queue_internal.h"
+#include "lease/reaping.h"
+
 /*
- * Work for the hook lanes. Answers tell which namespaces have hooks; that is believed for a second, and a scope of such
+ * --- hooks/hook_queue.c: work for the hook lanes ---
+ *
+ * Answers tell which namespaces have hooks; that is believed for a second, and a scope of such
  * a namespace goes straight to the namespace's line here. A namespace whose hooks cost a connection waits, longer each
  * time.
  */
-#ifndef LH_LEASE_HOOKS_HOOK_QUEUE_H
-#define LH_LEASE_HOOKS_HOOK_QUEUE_H
-
-#include "lease/lane.h"
-#include "lease/queue/scope.h"
 
 #define LH_HOOK_QUEUES_MAX 1024
 #define LH_HOOK_BELIEF_US (1 * LH_US_PER_S)
@@ -63,5 +68,41 @@ void lh_hook_queue_on_call(struct lh_coordinator *c, struct lh_hook_queue *hook_
 void lh_hook_queue_on_rejected(struct lh_coordinator *c, enum lh_kind kind, const char *message);
 bool lh_hook_queue_is_slow_lane(const struct lh_coordinator *c, const struct lh_lane *lane);
 bool lh_hook_queue_is_slow(const struct lh_coordinator *c, const struct lh_hook_queue *hook_queue);
+
+/*
+ * --- hooks/hook_scheduler.c ---
+ *
+ * One item, or one run of reaps, of a namespace a turn. A namespace whose hooks are slow never gets
+ * the last hook lane.
+ */
+
+bool lh_hooks_could_dispatch(const struct lh_coordinator *c);
+void lh_hooks_dispatch(struct lh_coordinator *c);
+void lh_hooks_on_timer(struct lh_coordinator *c);
+
+/* --- hooks/reaping.c: a job for each expired lease with reap hooks; hook lanes take them in runs --- */
+
+struct lh_reap_job {
+    struct lh_table_entry entry;
+    struct lh_link link; /* in its hook_queue's line, or in its lane's batch */
+    struct lh_hook_queue *hook_queue;
+    struct lh_reap_request *request; /* the request that waits for it, or NULL */
+    struct lh_reap_item item;
+    struct lh_arena arena;
+    struct lh_held_lease lease;
+    bool is_tentative; /* done, but the connection was lost before that was durable */
+    bool is_alone;     /* goes in a transaction of its own: it failed before, or was not done together with others */
+};
+
+void lh_reap_job_line_up(struct lh_coordinator *c, struct lh_reap_job *job, bool is_first);
+/* Ends and frees the job. `reaped` goes to its request and to the scope's waiters; NULL: there is no result to
+   report. */
+void lh_reap_job_end(struct lh_coordinator *c, struct lh_reap_job *job, const struct lh_reaped *reaped);
+/* Looks for more expired leases if there are more and the line is short. */
+void lh_reaping_look_again(struct lh_coordinator *c);
+
+/* --- hooks/reap.c: runs of expired leases that have reap hooks --- */
+
+extern const struct lh_operation lh_reap_operation;
 
 #endif

@@ -3,12 +3,9 @@
  * and the end of that turn frees the lane. A batch that the store refuses was never sent: its items go back to their
  * places and the lane counts as down.
  */
-#include "lease/batch.h"
 
 #include "base/log.h"
-#include "lease/hooks/hook_queue.h"
-#include "lease/queue/all_scopes.h"
-#include "lease/queue/ready.h"
+#include "lease/hooks_internal.h"
 #include "lease/queue/together.h"
 
 void lh_batch_answer(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)

@@ -1,11 +1,25 @@
-/*
- * Watches and their watchers, which the files of this folder share. watch.c has the story.
- */
-#ifndef LH_LEASE_WATCH_WATCH_HUB_H
-#define LH_LEASE_WATCH_WATCH_HUB_H
+/* Watches and their watchers. watch/watch.c has the story. */
+#ifndef LH_LEASE_WATCH_INTERNAL_H
+#define LH_LEASE_WATCH_INTERNAL_H
 
-#include "lease/turn.h"
+#include "lease/coordinator_internal.h"
 #include "lease/watch.h"
+
+/* --- watch/watch.c: the coordinator's side; lease/watch.h has the calls --- */
+
+void lh_watch_create(struct lh_coordinator *c);
+void lh_watch_destroy(struct lh_coordinator *c);
+size_t lh_watchers_count(const struct lh_coordinator *c);
+/* Does the work that has become possible; call it at the end of a turn. */
+void lh_watch_pump(struct lh_coordinator *c);
+void lh_watch_on_timer(struct lh_coordinator *c);
+void lh_watch_on_news(void *arg);
+void lh_watch_on_registered(struct lh_coordinator *c);
+void lh_watch_on_down(struct lh_coordinator *c);
+/* Ends the watchers with SHUTTING_DOWN. */
+void lh_watch_stop(struct lh_coordinator *c);
+
+/* --- watch/watch_hub.c --- */
 
 #define LH_WATCH_RETRY_US (50 * LH_US_PER_MS)
 #define LH_WATCH_TAKE_US (1 * LH_US_PER_S) /* poll in case notifications are lost */
@@ -37,5 +51,10 @@ void lh_watcher_end(struct lh_coordinator *c, struct lh_watcher *watcher, enum l
 bool lh_watch_call_begin(struct lh_coordinator *c, enum lh_watch_call *call, enum lh_status status);
 /* Notes the answer of a call; returns false if it is stale. */
 bool lh_watch_call_end(enum lh_watch_call *call);
+
+/* --- watch/watch_settle.c: the wait until a watch may begin --- */
+
+/* Makes the store calls that are due. */
+void lh_watch_settle(struct lh_coordinator *c);
 
 #endif

@@ -4,14 +4,10 @@
  * A batch answers only the requests that came before it was sent: a caller counts the deadline from when it sent its
  * request, so an older statement would tell it more time than it has. Requests that came later are asked for again.
  */
-#include "lease/acquire.h"
 
-#include "lease/database.h"
-#include "lease/hooks/hook_queue.h"
-#include "lease/queue/holder_liveness.h"
+#include "lease/hooks_internal.h"
 #include "lease/queue/together.h"
 #include "lease/queue/wait_progress.h"
-#include "lease/reaping.h"
 
 /* Of several callers with one lease key the newest most likely still listens: its words hold. */
 const struct lh_acquire *lh_acquire_newest(const struct lh_waiter *waiter)
