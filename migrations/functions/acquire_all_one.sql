@@ -129,25 +129,28 @@ $$;
 
 -- What is said about the items of a request, as one answer: see acquire_all_one(). Locks nothing.
 create or replace function leasehold_internal.one_answer(p_answers leasehold_internal.answer[]) returns setof leasehold_internal.answer
-language sql immutable
+language plpgsql immutable
 as $$
-  select r.n, r.outcome, r.ticket, r.waiters_ahead, case when r.is_granted then r.expires_in_us else r.expires_first_us end,
-         case when r.is_granted then r.suspected_in_us else r.suspected_first_us end,
-         case when r.outcome <> 'hooked' then r.message when r.has_limit then r.limits_us::text else '0' end, r.field,
-         nullif(r.bound, 'together'), r.token, r.owner, r.principal, r.labels, r.duration_us, r.grace_us,
-         r.acquired_at, r.deadline, r.remaining_us, r.held_us, r.silent_us, r.heartbeats,
-         r.heartbeat_at, r.liveness, r.is_manual, r.rests_in_us, r.mode, r.units, r.slots, r.units_free,
-         r.holder_count
-    from (select g.*, bool_and(g.outcome in ('granted', 'renewed')) over () as is_granted,
-                 min(g.expires_in_us) filter (where g.is_in_the_way) over () as expires_first_us,
-                 min(g.suspected_in_us) filter (where g.is_in_the_way) over () as suspected_first_us,
-                 sum(case when g.outcome = 'hooked' then g.message::bigint end) over () as limits_us,
-                 bool_and(g.message <> '0') filter (where g.outcome = 'hooked') over () as has_limit,
-                 row_number() over (order by array_position(array['invalid', 'ended', 'frozen', 'quota', 'busy', 'hooked'], g.outcome),
-                                             g.is_in_the_way desc, g.n) as nth
-            from (select c.*, c.outcome in ('queued', 'held') and c.bound is null as is_in_the_way from unnest(p_answers) c) g) r
-   where r.is_granted or r.nth = 1
-   order by r.n
+begin
+  return query
+    select r.n, r.outcome, r.ticket, r.waiters_ahead, case when r.is_granted then r.expires_in_us else r.expires_first_us end,
+           case when r.is_granted then r.suspected_in_us else r.suspected_first_us end,
+           case when r.outcome <> 'hooked' then r.message when r.has_limit then r.limits_us::text else '0' end, r.field,
+           nullif(r.bound, 'together'), r.token, r.owner, r.principal, r.labels, r.duration_us, r.grace_us,
+           r.acquired_at, r.deadline, r.remaining_us, r.held_us, r.silent_us, r.heartbeats,
+           r.heartbeat_at, r.liveness, r.is_manual, r.rests_in_us, r.mode, r.units, r.slots, r.units_free,
+           r.holder_count
+      from (select g.*, bool_and(g.outcome in ('granted', 'renewed')) over () as is_granted,
+                   min(g.expires_in_us) filter (where g.is_in_the_way) over () as expires_first_us,
+                   min(g.suspected_in_us) filter (where g.is_in_the_way) over () as suspected_first_us,
+                   sum(case when g.outcome = 'hooked' then g.message::bigint end) over () as limits_us,
+                   bool_and(g.message <> '0') filter (where g.outcome = 'hooked') over () as has_limit,
+                   row_number() over (order by array_position(array['invalid', 'ended', 'frozen', 'quota', 'busy', 'hooked'], g.outcome),
+                                               g.is_in_the_way desc, g.n) as nth
+              from (select c.*, c.outcome in ('queued', 'held') and c.bound is null as is_in_the_way from unnest(p_answers) c) g) r
+     where r.is_granted or r.nth = 1
+     order by r.n;
+end
 $$;
 
 -- What acquire_general() says about the items, as one answer.
@@ -155,58 +158,63 @@ create or replace function leasehold_internal.acquire_together(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid, p_owner text, p_labels text,
   p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text, p_at_least_us bigint[], p_units integer[])
 returns setof leasehold_internal.answer
-language sql volatile
+language plpgsql volatile
 as $$
-  select r.*
-    from leasehold_internal.one_answer(array(
-           select c
-             from leasehold_internal.acquire_general(
-                    p_coordinator, p_clock, p_namespace, p_key, array_fill(p_lease_key, array[cardinality(p_key)]),
-                    array_fill(p_owner, array[cardinality(p_key)]), array_fill(p_labels, array[cardinality(p_key)]),
-                    array_fill(p_duration_us, array[cardinality(p_key)]), array_fill(p_queue, array[cardinality(p_key)]),
-                    array_fill(p_wait_us, array[cardinality(p_key)]), array_fill(p_ticket, array[cardinality(p_key)]),
-                    array_fill(p_principal, array[cardinality(p_key)]), p_at_least_us, p_units, true) c)) r
+begin
+  return query
+    select r.*
+      from leasehold_internal.one_answer(array(
+             select c
+               from leasehold_internal.acquire_general(
+                      p_coordinator, p_clock, p_namespace, p_key, array_fill(p_lease_key, array[cardinality(p_key)]),
+                      array_fill(p_owner, array[cardinality(p_key)]), array_fill(p_labels, array[cardinality(p_key)]),
+                      array_fill(p_duration_us, array[cardinality(p_key)]), array_fill(p_queue, array[cardinality(p_key)]),
+                      array_fill(p_wait_us, array[cardinality(p_key)]), array_fill(p_ticket, array[cardinality(p_key)]),
+                      array_fill(p_principal, array[cardinality(p_key)]), p_at_least_us, p_units, true) c)) r;
+end
 $$;
 
 -- What each item of a request gets, once it is decided what it would get alone. All are granted or renewed, or
 -- one or more are refused (invalid, ended, frozen, quota: then all lose their places, `left`; busy, hooked: nothing happens), or
 -- one or more wait, and the others with them: `bound` is 'together' in these. Twice the same as once. Locks nothing.
 create or replace function leasehold_internal.all_or_none(p_work leasehold.acquire_work[]) returns leasehold.acquire_work[]
-language sql stable
+language plpgsql stable
 as $$
-  select array_agg(
-           row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket,
-               coalesce(p.field, w.field),
-               case when p.field = 'lease_key' then 'one that holds all items, or none of them'
-                    when p.field = 'items' then 'those that were acquired with this lease key'
-                    when o.outcome <> w.outcome then 'together'
-                    else w.bound end,
-               w.rules, w.scope, case when w.hold = 'invalid' then 'locked' else w.hold end, w.own_ticket,
-               -- Whoever comes after it is told where it loses its place.
-               case when not (o.outcome <> w.outcome or w.is_left) then w.head_ticket
-                    when w.is_left and (w.scope).state <> 'held' then w.own_ticket end,
-               o.outcome, w.units, w.holder)::leasehold.acquire_work
-           order by w.n)
-    from (select u.*,
-                 bool_or(u.outcome not in ('granted', 'renewed', 'queued', 'held', 'left')) over () as is_refused,
-                 bool_or(u.outcome in ('invalid', 'ended', 'frozen', 'quota')) over () as is_left,
-                 bool_or(u.outcome in ('queued', 'held')) over () as has_to_wait,
-                 count(*) filter (where u.outcome = 'renewed') over () as renewed,
-                 count(*) over () as count,
-                 case when (h.holder).together[1] = (h.holder).token then (h.holder).together[2] end as acquired
-            from unnest(p_work) u
-           cross join lateral (select case when (u.holder).state = 'held' then u.holder else u.scope end as holder) h) w
-   cross join lateral (
-     select case when w.is_refused or w.renewed = 0 then null
-                 when w.renewed < w.count then case when w.outcome <> 'renewed' then 'lease_key' end
-                 when w.acquired is distinct from w.count then 'items' end) p (field)
-   cross join lateral (
-     select case when p.field is not null then 'invalid'
-                 when w.outcome not in ('granted', 'renewed', 'queued', 'held') then w.outcome
-                 when w.is_left or not w.is_refused and w.renewed between 1 and w.count - 1 then 'left'
-                 when w.is_refused then 'held'
-                 when w.outcome = 'granted' and w.has_to_wait then case when w.queue then 'queued' else 'held' end
-                 else w.outcome end) o (outcome)
+begin
+  return (select array_agg(
+                   row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket,
+                       coalesce(p.field, w.field),
+                       case when p.field = 'lease_key' then 'one that holds all items, or none of them'
+                            when p.field = 'items' then 'those that were acquired with this lease key'
+                            when o.outcome <> w.outcome then 'together'
+                            else w.bound end,
+                       w.rules, w.scope, case when w.hold = 'invalid' then 'locked' else w.hold end, w.own_ticket,
+                       -- Whoever comes after it is told where it loses its place.
+                       case when not (o.outcome <> w.outcome or w.is_left) then w.head_ticket
+                            when w.is_left and (w.scope).state <> 'held' then w.own_ticket end,
+                       o.outcome, w.units, w.holder)::leasehold.acquire_work
+                   order by w.n)
+            from (select u.*,
+                         bool_or(u.outcome not in ('granted', 'renewed', 'queued', 'held', 'left')) over () as is_refused,
+                         bool_or(u.outcome in ('invalid', 'ended', 'frozen', 'quota')) over () as is_left,
+                         bool_or(u.outcome in ('queued', 'held')) over () as has_to_wait,
+                         count(*) filter (where u.outcome = 'renewed') over () as renewed,
+                         count(*) over () as count,
+                         case when (h.holder).together[1] = (h.holder).token then (h.holder).together[2] end as acquired
+                    from unnest(p_work) u
+                   cross join lateral (select case when (u.holder).state = 'held' then u.holder else u.scope end as holder) h) w
+           cross join lateral (
+             select case when w.is_refused or w.renewed = 0 then null
+                         when w.renewed < w.count then case when w.outcome <> 'renewed' then 'lease_key' end
+                         when w.acquired is distinct from w.count then 'items' end) p (field)
+           cross join lateral (
+             select case when p.field is not null then 'invalid'
+                         when w.outcome not in ('granted', 'renewed', 'queued', 'held') then w.outcome
+                         when w.is_left or not w.is_refused and w.renewed between 1 and w.count - 1 then 'left'
+                         when w.is_refused then 'held'
+                         when w.outcome = 'granted' and w.has_to_wait then case when w.queue then 'queued' else 'held' end
+                         else w.outcome end) o (outcome));
+end
 $$;
 
 -- Whoever waits for several scopes has one ticket: that which it has, or brings along, or the next. Where another has that number in one of

@@ -30,13 +30,17 @@ as $$
 $$;
 
 create or replace function leasehold_internal.labels_problem(p_labels jsonb) returns text
-language sql immutable parallel safe
+language plpgsql immutable parallel safe
 as $$
-  select case
-    when p_labels is null or jsonb_typeof(p_labels) <> 'object' then 'a JSON object of strings'
-    when p_labels = '{}' then null
-    when (select count(*) from jsonb_object_keys(p_labels)) > 16 then 'at most 16 labels'
-    else (select case
+begin
+  if p_labels = '{}' then
+    return null;
+  elsif p_labels is null or jsonb_typeof(p_labels) <> 'object' then
+    return 'a JSON object of strings';
+  elsif (select count(*) from jsonb_object_keys(p_labels)) > 16 then
+    return 'at most 16 labels';
+  end if;
+  return (select case
             when jsonb_typeof(l.value) <> 'string' then 'values are strings'
             when l.key = '' or octet_length(l.key) > 63 then 'names of 1 to 63 bytes'
             when octet_length(l.value #>> '{}') > 255 then 'values of at most 255 bytes'
@@ -44,8 +48,8 @@ as $$
             from jsonb_each(p_labels) l
            where jsonb_typeof(l.value) <> 'string' or l.key = '' or octet_length(l.key) > 63
               or octet_length(l.value #>> '{}') > 255
-           limit 1)
-  end
+           limit 1);
+end
 $$;
 
 -- A scope as errors tell it: a namespace that has a '/' stands in quotes, for a/b/k would name two. Locks nothing.

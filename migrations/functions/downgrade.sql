@@ -131,13 +131,13 @@ begin
     perform leasehold_internal.wake_everybody(p_namespace, p_key, leasehold_internal.live_coordinators(v_now));
   end if;
   v_life := leasehold_internal.life(p_clock);
+  v_holder := leasehold_internal.holder_now(p_namespace, p_key, p_lease_key);
   return query
     select 1, 'ok', null::bigint, 0, f.expires_in_us, f.suspected_in_us, null::text, null::text, null::text, f.token, f.owner, f.principal,
            f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats,
            f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(v_scope, v_life, v_now), f.mode, f.units, f.slots,
            leasehold_internal.units_free(v_scope, v_rules), leasehold_internal.holder_count(v_scope), wake
-      from leasehold_internal.lease_facts(
-             leasehold_internal.holder_now(p_namespace, p_key, p_lease_key), v_rules, v_life, v_now) f;
+      from leasehold_internal.lease_facts(v_holder, v_rules, v_life, v_now) f;
 end
 $$;
 comment on function leasehold_internal.downgrade_one is 'Let others share an exclusive lease, or give units of a shared one back, by a coordinator';

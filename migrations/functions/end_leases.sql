@@ -9,11 +9,13 @@ $$;
 -- How the lease of this lease key ended in this scope, as an end reason; null when the scope does not remember it. Locks
 -- nothing.
 create or replace function leasehold_internal.end_reason(p_scope leasehold.scope, p_lease_key uuid) returns text
-language sql immutable
+language plpgsql immutable
 as $$
-  select case (p_scope).ended_outcomes[array_position((p_scope).ended_keys, p_lease_key)]
-           when 'ok' then 'released' when 'failed' then 'failed' when 'expired' then 'expired' when 'forced' then 'forced'
-           when 'max_hold' then 'max_hold' end
+declare
+  v_outcome constant text := p_scope.ended_outcomes[array_position(p_scope.ended_keys, p_lease_key)];
+begin
+  return case v_outcome when 'ok' then 'released' else v_outcome end;
+end
 $$;
 
 -- Promise 4: four things end a lease.

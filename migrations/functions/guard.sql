@@ -23,6 +23,7 @@ declare
   v_scope leasehold.scope;
   v_expiry text;
   v_now timestamptz;
+  v_life leasehold.life_now;
   v_problem leasehold_internal.problem := leasehold_internal.scope_problem(guard.namespace, guard.key);
 begin
   if v_problem.field is null and guard.token is null then
@@ -45,7 +46,8 @@ begin
   if v_scope.state = 'held' and v_scope.token = guard.token and not v_scope.lapsed and v_scope.lease_key = coalesce(guard.lease_key, v_scope.lease_key) then
     select r.expiry into v_expiry from leasehold_internal.policies_of(array[guard.namespace]) r;
     v_now := clock_timestamp();
-    if not leasehold_internal.is_expired(v_scope, leasehold_internal.life(null), v_expiry, v_now) then
+    v_life := leasehold_internal.life(null);
+    if not leasehold_internal.is_expired(v_scope, v_life, v_expiry, v_now) then
       if guard.lease_key is null and not leasehold_internal.may_guard(v_scope, v_needs_key) then
         raise exception 'access_denied: the role % did not acquire %, and is no member of the role that did%',
             session_user, leasehold_internal.scope_name(guard.namespace, guard.key),

@@ -334,12 +334,10 @@ begin
                null, null, null)::leasehold.item_work
       from unnest(p_work) w
      cross join lateral (
+       select coalesce((select r.expiry from unnest(v_rules) r where r.namespace = w.namespace), 'takeover') as expiry offset 0) e
+     cross join lateral (
        select coalesce((w.scope).state = 'held' and (w.scope).lease_key = w.lease_key, false) as is_mine,
-              coalesce((w.scope).lapsed, false)
-              or leasehold_internal.is_expired(
-                   w.scope, p_life,
-                   coalesce((select r.expiry from unnest(v_rules) r where r.namespace = w.namespace), 'takeover'), p_now)
-                as is_over) h);
+              coalesce((w.scope).lapsed, false) or leasehold_internal.is_expired(w.scope, p_life, e.expiry, p_now) as is_over) h);
 end
 $$;
 

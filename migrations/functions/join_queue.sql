@@ -18,6 +18,8 @@ declare
   v_holder leasehold.scope;
   v_rules leasehold.rules;
   v_now timestamptz;
+  v_life leasehold.life_now;
+  v_tickets bigint[];
   v_problem leasehold_internal.problem := leasehold_internal.holder_problem(
                                              join_queue.namespace, join_queue.key, join_queue.lease_key);
 begin
@@ -48,11 +50,12 @@ begin
   v_scope := leasehold_internal.lock_for_queue(join_queue.namespace, join_queue.key);
   v_holder := leasehold_internal.holder_now(join_queue.namespace, join_queue.key, join_queue.lease_key);
   v_now := clock_timestamp();
+  v_life := leasehold_internal.life(null);
   "position" := 0;
   channel := leasehold_internal.channel_of(null, join_queue.lease_key);
 
   if v_holder.namespace is not null and not v_holder.lapsed
-     and not leasehold_internal.is_expired(v_holder, leasehold_internal.life(null), v_rules.expiry, v_now) then
+     and not leasehold_internal.is_expired(v_holder, v_life, v_rules.expiry, v_now) then
     return next;
     return;
   elsif v_holder.namespace is not null
@@ -99,8 +102,8 @@ begin
      where s.namespace = join_queue.namespace and s.key = join_queue.key;
   end if;
 
-  select leasehold_internal.tickets_ahead(
-           leasehold_internal.live_tickets(join_queue.namespace, join_queue.key, leasehold_internal.live_coordinators(v_now), v_now), w.ticket) + 1
+  v_tickets := leasehold_internal.live_tickets(join_queue.namespace, join_queue.key, leasehold_internal.live_coordinators(v_now), v_now);
+  select leasehold_internal.tickets_ahead(v_tickets, w.ticket) + 1
     into "position"
     from leasehold.waiter w
    where w.namespace = join_queue.namespace and w.key = join_queue.key and w.lease_key = join_queue.lease_key;

@@ -30,15 +30,17 @@ $$;
 create or replace function leasehold_internal.lease_states(
   p_scope leasehold.scope, p_rules leasehold.rules, p_life leasehold.life_now, p_now timestamptz)
 returns text[]
-language sql stable
+language plpgsql stable
 as $$
-  select array_remove(array[
-           case when e.is_expired then 'expired' end,
-           case when not e.is_expired and (s.deadline <= p_now or s.lapsed) then 'overdue' end,
-           case when not e.is_expired and s.heartbeat_at + coalesce((p_rules).dead_after, s.duration * 2 / 3) <= p_now then 'silent' end,
-           case when s.acquired_at + (p_rules).max_hold <= p_now then 'held_too_long' end], null)
-    from (select (p_scope).*) s,
-         lateral (select leasehold_internal.is_expired(p_scope, p_life, (p_rules).expiry, p_now) as is_expired) e
+declare
+  v_is_expired constant boolean := leasehold_internal.is_expired(p_scope, p_life, p_rules.expiry, p_now);
+begin
+  return array_remove(array[
+           case when v_is_expired then 'expired' end,
+           case when not v_is_expired and (p_scope.deadline <= p_now or p_scope.lapsed) then 'overdue' end,
+           case when not v_is_expired and p_scope.heartbeat_at + coalesce(p_rules.dead_after, p_scope.duration * 2 / 3) <= p_now then 'silent' end,
+           case when p_scope.acquired_at + p_rules.max_hold <= p_now then 'held_too_long' end], null);
+end
 $$;
 
 revoke execute on function leasehold_internal.lease_states(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz) from public;

@@ -1,10 +1,18 @@
 -- {'', a, a.b, a.b.c} of a.b.c. Locks nothing.
 create or replace function leasehold_internal.prefixes(p_namespace text) returns text[]
-language sql immutable parallel safe
+language plpgsql immutable strict parallel safe
 as $$
-  select array(select array_to_string(s.segments[1:i.i], '.')
-                 from (select string_to_array(p_namespace, '.') as segments) s,
-                      generate_series(0, cardinality(s.segments)) as i (i))
+declare
+  v_segment text;
+  v_prefix text;
+  v_prefixes text[] := '{""}';
+begin
+  foreach v_segment in array string_to_array(p_namespace, '.') loop
+    v_prefix := concat_ws('.', v_prefix, v_segment);
+    v_prefixes := v_prefixes || v_prefix;
+  end loop;
+  return v_prefixes;
+end
 $$;
 
 -- Is a prefix one of a namespace's own? Locks nothing.
@@ -95,9 +103,19 @@ $$;
 
 -- The same for each of the given (valid, distinct) namespaces. Returns one row for each. Locks nothing.
 create or replace function leasehold_internal.policies_of(p_namespaces text[]) returns setof leasehold.rules
-language sql stable
+language plpgsql stable rows 1
 as $$
-  select r.* from unnest(p_namespaces) as n (namespace) cross join lateral leasehold_internal.policy_of(n.namespace) r where r.namespace is not null
+declare
+  v_namespace text;
+  v_rules leasehold.rules;
+begin
+  foreach v_namespace in array p_namespaces loop
+    v_rules := leasehold_internal.policy_of(v_namespace);
+    if v_rules.namespace is not null then
+      return next v_rules;
+    end if;
+  end loop;
+end
 $$;
 
 -- The same, to be used in FROM, where it becomes a part of the query: where only the root is configured for it, that is one row read. Locks

@@ -192,17 +192,19 @@ $$;
 
 -- The rows whose check_at has come, oldest first. Locks them FOR UPDATE, skipping what is taken or guarded.
 create or replace function leasehold_internal.take_due(p_max integer, p_now timestamptz) returns leasehold.item_work[]
-language sql volatile
+language plpgsql volatile
 as $$
-  select array(
-    select row(0, (d.scope).namespace, (d.scope).key, (d.scope).lease_key, null, null, null, null, d.scope, 'locked', null, null, null,
-               null, null)::leasehold.item_work
-      from (select s as scope
-              from leasehold.scope s
-             where s.check_at <= p_now
-             order by s.check_at
-             limit p_max
-               for update skip locked) d)
+begin
+  return (select array(
+            select row(0, (d.scope).namespace, (d.scope).key, (d.scope).lease_key, null, null, null, null, d.scope, 'locked', null, null, null,
+                       null, null)::leasehold.item_work
+              from (select s as scope
+                      from leasehold.scope s
+                     where s.check_at <= p_now
+                     order by s.check_at
+                     limit p_max
+                       for update skip locked) d));
+end
 $$;
 
 -- The expired leases of these namespaces, by their primary key, whatever their check_at; those that could not be reaped come

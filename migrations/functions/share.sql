@@ -60,13 +60,20 @@ $$;
 
 -- What holds the scope under this lease key, as a scope: exclusively or shared; all null where nothing does. Locks nothing.
 create or replace function leasehold_internal.holder_now(p_namespace text, p_key text, p_lease_key uuid) returns leasehold.scope
-language sql stable
+language plpgsql stable
 as $$
-  select s from leasehold.scope s where s.namespace = p_namespace and s.key = p_key and s.lease_key = p_lease_key
-   union all
-  select leasehold_internal.scope_of_share(h)
-    from leasehold.share h
-   where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state <> 'ended'
+declare
+  v_scope leasehold.scope;
+begin
+  select s.* into v_scope from leasehold.scope s where s.namespace = p_namespace and s.key = p_key and s.lease_key = p_lease_key;
+  if not found then
+    select o.* into v_scope
+      from leasehold.share h
+     cross join lateral leasehold_internal.scope_of_share(h) o
+     where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state <> 'ended';
+  end if;
+  return v_scope;
+end
 $$;
 
 -- Is a lease of the scope held with this token, exclusively or shared? Locks nothing.

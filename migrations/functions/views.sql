@@ -18,12 +18,14 @@ $$;
 -- Where rules name roles, what may be read may be read whole, and a guard needs its own right. The search path is pinned, or a client could
 -- lay out a function of its own for it. Locks nothing.
 create or replace function leasehold_internal.sees_tokens() returns boolean
-language sql stable
+language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
-  select pg_has_role('leasehold_reader', 'member') or pg_has_role('leasehold_admin', 'member')
+begin
+  return pg_has_role('leasehold_reader', 'member') or pg_has_role('leasehold_admin', 'member')
          or pg_has_role('leasehold_coordinator', 'member') or pg_has_role('leasehold_owner', 'member')
-         or leasehold_internal.rules_name_roles()
+         or leasehold_internal.rules_name_roles();
+end
 $$;
 
 -- Each view shows what its reader may read, and is a security barrier: a function of the reader's in its WHERE sees nothing else. What is
