@@ -15,6 +15,22 @@ const struct lh_acquire *lh_acquire_newest(const struct lh_waiter *waiter)
     return LH_CONTAINER(const struct lh_acquire, own.link, waiter->requests.prev);
 }
 
+static const char *keep(struct lh_lane *lane, const char *text, const char *otherwise)
+{
+    return lh_arena_strdup(&lane->strings, text != NULL ? text : otherwise);
+}
+
+/* The request may end before the answer comes. */
+static struct lh_acquire_terms keep_terms(struct lh_lane *lane, const struct lh_acquire_terms *terms)
+{
+    struct lh_acquire_terms kept = *terms;
+
+    kept.owner = keep(lane, terms->owner, "");
+    kept.principal = keep(lane, terms->principal, "");
+    kept.labels = keep(lane, terms->labels, "{}");
+    return kept;
+}
+
 void lh_acquire_write(struct lh_lane *lane, size_t place, struct lh_waiter *waiter, struct lh_scope *scope,
                       int32_t units, int64_t at_least_us)
 {
@@ -26,10 +42,7 @@ void lh_acquire_write(struct lh_lane *lane, size_t place, struct lh_waiter *wait
         .ns = lh_arena_strdup(&lane->strings, scope->ns),
         .key = lh_arena_strdup(&lane->strings, scope->key),
         .lease_key = waiter->lease_key,
-        .owner = lh_arena_strdup(&lane->strings, newest->owner != NULL ? newest->owner : ""),
-        .principal = lh_arena_strdup(&lane->strings, newest->principal != NULL ? newest->principal : ""),
-        .labels = lh_arena_strdup(&lane->strings, newest->labels != NULL ? newest->labels : "{}"),
-        .duration_us = newest->duration_us,
+        .terms = keep_terms(lane, &newest->terms),
         .units = units,
         .at_least_us = at_least_us,
         .queue = lh_waiter_wants(waiter),

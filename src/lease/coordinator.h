@@ -129,10 +129,7 @@ struct lh_acquire {
     const char *ns;
     const char *key;
     struct lh_uuid lease_key;
-    const char *owner;
-    const char *principal; /* the proved caller, see lh_rpc_call_principal */
-    const char *labels;
-    int64_t duration_us;
+    struct lh_acquire_terms terms;
     int32_t units;       /* units of a shared lease; 0: exclusive */
     int64_t at_least_us; /* the minimum hold; LH_AT_LEAST_POLICY: the policy's */
     /* More scopes: all are granted in one transaction, under this lease key, or none. At most LH_ALL_ITEMS_MAX with

@@ -64,14 +64,19 @@ enum lh_acquire_outcome {
 /* A value of at_least_us: the policy's. */
 #define LH_AT_LEAST_POLICY INT64_C(-1)
 
+/* Terms of a request that hold in all of its scopes: its items of a batch have them as they are. */
+struct lh_acquire_terms {
+    const char *owner;
+    const char *principal; /* the proved caller, see lh_rpc_call_principal */
+    const char *labels;    /* a JSON object of strings */
+    int64_t duration_us;
+};
+
 struct lh_acquire_item {
     const char *ns;
     const char *key;
     struct lh_uuid lease_key;
-    const char *owner;
-    const char *principal;
-    const char *labels; /* a JSON object of strings */
-    int64_t duration_us;
+    struct lh_acquire_terms terms;
     int32_t units;       /* units of a shared lease; 0: exclusive */
     int64_t at_least_us; /* the minimum hold; LH_AT_LEAST_POLICY: the policy's */
     bool queue;          /* join the queue if it is not granted */

@@ -381,7 +381,7 @@ static const char *keep_text(char **at, const char *text)
 
 static size_t text_size(const struct lh_acquire *acquire, const char *principal)
 {
-    size_t size = strlen(acquire->owner) + strlen(acquire->labels) + strlen(principal) + 3;
+    size_t size = strlen(acquire->terms.owner) + strlen(acquire->terms.labels) + strlen(principal) + 3;
 
     for (size_t i = 0; i < lh_acquire_scope_count(acquire); i++) {
         struct lh_acquire_scope scope = lh_acquire_nth_scope(acquire, i);
@@ -408,9 +408,9 @@ static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc
     lh_list_append(&kept->service->acquires, &kept->in_order);
     kept->acquire.ns = keep_text(&at, acquire->ns);
     kept->acquire.key = keep_text(&at, acquire->key);
-    kept->acquire.owner = keep_text(&at, acquire->owner);
-    kept->acquire.labels = keep_text(&at, acquire->labels);
-    kept->acquire.principal = keep_text(&at, principal);
+    kept->acquire.terms.owner = keep_text(&at, acquire->terms.owner);
+    kept->acquire.terms.labels = keep_text(&at, acquire->terms.labels);
+    kept->acquire.terms.principal = keep_text(&at, principal);
     kept->acquire.also = acquire->also == NULL ? NULL : kept->also; /* not NULL: of AcquireAll, with one scope too */
     for (size_t i = 0; i < acquire->also_count; i++) {
         kept->also[i] = acquire->also[i];

@@ -101,10 +101,10 @@ static void on_progress(struct lh_acquire *request, const struct lh_contention *
 
 static void keep(struct hold *hold, const struct lh_acquire *acquire)
 {
-    const char *const sources[] = {acquire->ns, acquire->key, acquire->owner, acquire->labels,
+    const char *const sources[] = {acquire->ns, acquire->key, acquire->terms.owner, acquire->terms.labels,
                                    lh_rpc_call_principal(hold->call)};
-    const char **const kept[] = {&hold->acquire.ns, &hold->acquire.key, &hold->acquire.owner, &hold->acquire.labels,
-                                 &hold->acquire.principal};
+    const char **const kept[] = {&hold->acquire.ns, &hold->acquire.key, &hold->acquire.terms.owner,
+                                 &hold->acquire.terms.labels, &hold->acquire.terms.principal};
     size_t size = 0;
     char *at;
 

@@ -50,15 +50,15 @@ void lh_hold_take(struct hold *hold, const struct lh_held_lease *lease)
     free(hold->slots);
     free(hold->principal);
     hold->slots = NULL;
-    hold->principal = lh_strdup(lease->principal != NULL ? lease->principal : hold->acquire.principal);
+    hold->principal = lh_strdup(lease->principal != NULL ? lease->principal : hold->acquire.terms.principal);
     hold->has_proof = false;
     hold->lease = *lease;
     hold->lease.ns = hold->acquire.ns;
     hold->lease.key = hold->acquire.key;
     hold->lease.lease_key = hold->acquire.lease_key;
-    hold->lease.owner = hold->acquire.owner;
+    hold->lease.owner = hold->acquire.terms.owner;
     hold->lease.principal = hold->principal;
-    hold->lease.labels = hold->acquire.labels;
+    hold->lease.labels = hold->acquire.terms.labels;
     if (hold->lease.slot_count > 0) {
         size_t bytes = (size_t)hold->lease.slot_count * sizeof(*hold->slots);
         hold->slots = memcpy(lh_alloc(bytes), hold->lease.slots, bytes);

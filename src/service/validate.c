@@ -204,7 +204,7 @@ static bool validate_duration_and_wait(struct lh_validator *v, const Leasehold__
     if (request->duration == NULL) {
         is_valid = lh_violations_add(v->violations, "duration", "must be given");
     } else {
-        is_valid = lh_validate_duration(v, request->duration, 1, "duration", &acquire->duration_us);
+        is_valid = lh_validate_duration(v, request->duration, 1, "duration", &acquire->terms.duration_us);
     }
     return validate_wait(v, request, acquire) && is_valid;
 }
@@ -214,14 +214,14 @@ static bool validate_holder(struct lh_validator *v, const Leasehold__V1__Acquire
 {
     bool is_valid = lh_validate_text(v, LH_TEXT_OWNER, request->owner, "owner");
 
-    acquire->owner = request->owner;
+    acquire->terms.owner = request->owner;
     if (request->lease_key[0] == '\0')
         acquire->lease_key = lh_uuid_random();
     else
         is_valid &= validate_lease_key(v, request->lease_key, "lease_key", &acquire->lease_key);
     is_valid &= check_labels(v, request);
     if (is_valid)
-        acquire->labels = lh_json_from_labels(request->labels, request->n_labels, v->arena);
+        acquire->terms.labels = lh_json_from_labels(request->labels, request->n_labels, v->arena);
     return is_valid;
 }
 

@@ -9,7 +9,7 @@
 
 static void add_labels(struct lh_pg_params *params, const void *item)
 {
-    const char *labels = ((const struct lh_acquire_item *)item)->labels;
+    const char *labels = ((const struct lh_acquire_item *)item)->terms.labels;
     lh_pg_add_text(params, labels == NULL ? "{}" : labels);
 }
 
@@ -47,13 +47,13 @@ static const struct batch_column columns[] = {
     {LH_PG_TEXT, AT(ns), .is_of_scope = true},
     {LH_PG_TEXT, AT(key), .is_of_scope = true},
     {LH_PG_UUID, AT(lease_key)},
-    {LH_PG_TEXT, AT(owner)},
+    {LH_PG_TEXT, AT(terms.owner)},
     {LH_PG_TEXT, .add = add_labels},
-    {LH_PG_INT8, AT(duration_us)},
+    {LH_PG_INT8, AT(terms.duration_us)},
     {LH_PG_BOOL, AT(queue)},
     {LH_PG_INT8, .add = add_wait},
     {LH_PG_INT8, AT(ticket)},
-    {LH_PG_TEXT, AT(principal)},
+    {LH_PG_TEXT, AT(terms.principal)},
     {LH_PG_INT8, .add = add_at_least, .is_of_scope = true},
     {LH_PG_INT4, .add = add_units, .is_of_scope = true, .is_null_when_unused = true},
 };
@@ -212,13 +212,13 @@ static void read_grant(struct lh_acquire_item *item, const PGresult *result, int
         .key = item->key,
         .lease_key = item->lease_key,
         .token = lh_pg_int8(result, row, at[TOKEN]),
-        .owner = item->owner == NULL ? "" : item->owner,
-        .principal = item->principal == NULL ? "" : item->principal,
-        .labels = item->labels == NULL ? "{}" : item->labels,
-        .duration_us = item->duration_us,
+        .owner = item->terms.owner == NULL ? "" : item->terms.owner,
+        .principal = item->terms.principal == NULL ? "" : item->terms.principal,
+        .labels = item->terms.labels == NULL ? "{}" : item->terms.labels,
+        .duration_us = item->terms.duration_us,
         .grace_us = lh_pg_int8(result, row, at[GRACE]),
-        .remaining_us = item->duration_us,
-        .deadline_us = acquired_at_us + item->duration_us,
+        .remaining_us = item->terms.duration_us,
+        .deadline_us = acquired_at_us + item->terms.duration_us,
         .acquired_at_us = acquired_at_us,
         .heartbeat_at_us = acquired_at_us,
         .liveness = LH_LIVENESS_ALIVE,

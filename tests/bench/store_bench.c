@@ -59,9 +59,9 @@ static void send_acquire(struct lane *lane)
         lane->acquire_items[i] = (struct lh_acquire_item){.ns = "bench",
                                                           .key = keys[scope],
                                                           .lease_key = lh_uuid_random(),
-                                                          .owner = "store_bench",
-                                                          .labels = "{}",
-                                                          .duration_us = 600 * LH_US_PER_S,
+                                                          .terms.owner = "store_bench",
+                                                          .terms.labels = "{}",
+                                                          .terms.duration_us = 600 * LH_US_PER_S,
                                                           .at_least_us = LH_AT_LEAST_POLICY};
     }
     lane->next_scope = (lane->next_scope + batch_size) % scopes_per_lane;

@@ -150,7 +150,7 @@ static void grant_all(const struct together *all)
             fake_wake_head(world, all->node->index, all->scopes[i]);
         } else {
             own->heartbeat_at_us = world->now_us;
-            own->duration_us = item->duration_us;
+            own->duration_us = item->terms.duration_us;
             own->granted_by = all->node->index;
         }
         tell(all, i);

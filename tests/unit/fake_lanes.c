@@ -184,7 +184,7 @@ static void check_together(struct lh_acquire_item *const *items, size_t n)
         fake_fail("%zu scopes at once", n);
     for (size_t i = 0; i < n; i++) {
         if (!lh_uuid_equal(&items[i]->lease_key, &items[0]->lease_key) || items[i]->queue != items[0]->queue ||
-            items[i]->ticket != items[0]->ticket || items[i]->duration_us != items[0]->duration_us)
+            items[i]->ticket != items[0]->ticket || items[i]->terms.duration_us != items[0]->terms.duration_us)
             fake_fail("items of several requests for several scopes");
         for (size_t k = 0; k < i; k++) {
             if (strcmp(items[i]->key, items[k]->key) == 0 && strcmp(items[i]->ns, items[k]->ns) == 0)

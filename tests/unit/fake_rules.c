@@ -33,9 +33,9 @@ struct fake_scope *fake_grant(struct fake_node *node, struct fake_scope *scope, 
     lease->is_manual = scope->is_manual;
     lease->lease_key = item->lease_key;
     lease->token = ++world->next_token;
-    snprintf(lease->owner, sizeof(lease->owner), "%s", item->owner);
-    snprintf(lease->principal, sizeof(lease->principal), "%s", item->principal);
-    lease->duration_us = item->duration_us;
+    snprintf(lease->owner, sizeof(lease->owner), "%s", item->terms.owner);
+    snprintf(lease->principal, sizeof(lease->principal), "%s", item->terms.principal);
+    lease->duration_us = item->terms.duration_us;
     lease->acquired_at_us = world->now_us;
     lease->heartbeat_at_us = world->now_us;
     lease->heartbeats = 0;
@@ -177,7 +177,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
     }
     if (own != NULL) {
         own->heartbeat_at_us = world->now_us;
-        own->duration_us = item->duration_us;
+        own->duration_us = item->terms.duration_us;
         own->granted_by = node->index;
         item->outcome = LH_ACQUIRE_RENEWED;
     } else {

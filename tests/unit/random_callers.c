@@ -108,8 +108,8 @@ void begin_call(struct fake_node *node, int scope, const struct lh_uuid *lease_k
     call->acquire = (struct lh_acquire){
         .ns = t.world.scopes[scope].ns,
         .key = t.world.scopes[scope].key,
-        .owner = call->owner,
-        .labels = "{}",
+        .terms.owner = call->owner,
+        .terms.labels = "{}",
         .wait = (enum lh_wait)fake_below(&t.world, 4),
         .wait_us = fake_below(&t.world, 4) == 0 ? fake_below(&t.world, 5) * LH_US_PER_MS
                                                 : fake_below(&t.world, 3000) * LH_US_PER_MS,
@@ -123,7 +123,7 @@ void begin_call(struct fake_node *node, int scope, const struct lh_uuid *lease_k
         memcpy(call->acquire.lease_key.bytes, &t.next_key, sizeof(t.next_key));
     }
     /* The same for all with one lease key: a repeat takes the new duration, and would shorten what others believe. */
-    call->acquire.duration_us = (500 + call->acquire.lease_key.bytes[0] * 37 % 1500) * LH_US_PER_MS;
+    call->acquire.terms.duration_us = (500 + call->acquire.lease_key.bytes[0] * 37 % 1500) * LH_US_PER_MS;
     call->acquire.units = units_of(&call->acquire.lease_key);
     call->acquire.at_least_us = call->acquire.units > 0 ? LH_AT_LEAST_POLICY : at_least_of(&call->acquire.lease_key);
     call->acquire.also = call->also;

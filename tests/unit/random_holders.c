@@ -290,7 +290,7 @@ static void hold_one(const struct call *call, int s, const struct lh_acquire_res
                           .token = granted->token,
                           .units = granted->units,
                           .until_us = until_us,
-                          .duration_us = call->acquire.duration_us};
+                          .duration_us = call->acquire.terms.duration_us};
     take_slots(hold, granted);
     if (until_us > t.world.now_us)
         check_one_holder(hold);

@@ -22,10 +22,10 @@ START_TEST(a_lease_and_its_row_have_the_principal_of_the_request)
     struct fake_node *node = start_node();
 
     ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
-    a.acquire.principal = "dns:one";
+    a.acquire.terms.principal = "dns:one";
     ask_send(node, &a);
     ask_init(&b, 1, 2, LH_WAIT_NONE, 0);
-    b.acquire.principal = NULL;
+    b.acquire.terms.principal = NULL;
     ask_send(node, &b);
     fake_run(&world, MS(5));
     ck_assert_int_eq(b.status, LH_OK);
@@ -144,7 +144,7 @@ START_TEST(a_waiter_is_granted_at_the_holders_expiry_without_any_notification)
     struct fake_node *nodes[2] = {start_node(), start_node()};
     struct ask a, b;
     ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
-    a.acquire.duration_us = MS(1000);
+    a.acquire.terms.duration_us = MS(1000);
     ask_send(nodes[0], &a);
     fake_run(&world, MS(5));
     ask_for(nodes[1], &b, 0, 2, LH_WAIT_TIME, MS(5000));
@@ -163,7 +163,7 @@ START_TEST(heartbeats_that_pass_through_let_a_waiter_sleep_on)
     struct fake_node *node = start_node();
     struct ask a, b;
     ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
-    a.acquire.duration_us = MS(1000);
+    a.acquire.terms.duration_us = MS(1000);
     ask_send(node, &a);
     ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(60000));
     fake_run(&world, MS(10));
@@ -249,7 +249,7 @@ START_TEST(when_the_first_waiter_goes_the_next_one_knows_the_expiry)
     struct fake_node *node = start_node();
     struct ask a, b, c;
     ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
-    a.acquire.duration_us = MS(1000);
+    a.acquire.terms.duration_us = MS(1000);
     ask_send(node, &a);
     ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
     ask_for(node, &c, 0, 3, LH_WAIT_TIME, MS(9000));
@@ -488,7 +488,7 @@ START_TEST(a_wait_while_alive_counts_only_when_the_holder_is_silent)
     struct ask a, b;
     struct beat beat;
     ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
-    a.acquire.duration_us = MS(3000); /* silent for 2 s: suspected dead */
+    a.acquire.terms.duration_us = MS(3000); /* silent for 2 s: suspected dead */
     ask_send(node, &a);
     fake_run(&world, MS(5));
     ask_for(node, &b, 0, 2, LH_WAIT_WHILE_ALIVE, MS(500));

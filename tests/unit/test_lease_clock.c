@@ -7,7 +7,7 @@ START_TEST(the_reaper_ends_what_its_holder_left_and_counts_it)
     struct fake_node *node = start_node();
     struct ask a;
     ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
-    a.acquire.duration_us = MS(1000);
+    a.acquire.terms.duration_us = MS(1000);
     ask_send(node, &a);
     fake_run(&world, MS(1100));
     ck_assert(world.scopes[0].is_held);

@@ -14,7 +14,7 @@ static void hold_for(int64_t duration_us, int64_t grant_us)
 
     for (int i = 0; i < 4; i++) {
         ask_init(&first, i, ++lease_keys, LH_WAIT_NONE, 0);
-        first.acquire.duration_us = duration_us;
+        first.acquire.terms.duration_us = duration_us;
         ask_send(node, &first);
         fake_run(&world, grant_us);
         ck_assert_int_eq(first.status, LH_OK);
@@ -245,7 +245,7 @@ START_TEST(a_waiter_of_an_expired_lease_does_not_wait_for_the_reapers_tick)
     options.reap_interval_us = MS(60000);
     node = start_hooked_node();
     ask_init(&first, 0, 1, LH_WAIT_NONE, 0);
-    first.acquire.duration_us = MS(300);
+    first.acquire.terms.duration_us = MS(300);
     ask_send(node, &first);
     fake_run(&world, MS(20));
     ask_for(node, &second, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);

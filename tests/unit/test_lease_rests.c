@@ -14,7 +14,7 @@ static void start(void)
 static void hold_at_least(struct ask *holder, int64_t duration_us, int64_t at_least_us)
 {
     ask_init(holder, 0, 1, LH_WAIT_NONE, 0);
-    holder->acquire.duration_us = duration_us;
+    holder->acquire.terms.duration_us = duration_us;
     holder->acquire.at_least_us = at_least_us;
     ask_send(node, holder);
     fake_run(&world, MS(5));

@@ -12,7 +12,7 @@ static void ask_for_all(struct fake_node *node, struct ask *ask, int lease_key, 
     ask_init(ask, 0, lease_key, wait, wait_us);
     for (int i = 0; i < 2; i++)
         also[i] = (struct lh_acquire_scope){world.scopes[i + 1].ns, world.scopes[i + 1].key, 0, LH_AT_LEAST_POLICY};
-    ask->acquire.duration_us = 10 * LH_US_PER_S;
+    ask->acquire.terms.duration_us = 10 * LH_US_PER_S;
     ask->acquire.also = also;
     ask->acquire.also_count = 2;
     ask_send(node, ask);

@@ -25,7 +25,7 @@ START_TEST(acquire_that_is_granted_returns_the_lease_with_its_key)
 
     ck_assert(!call->is_finished);
     ck_assert_str_eq(coordinator.acquire->ns, "payments");
-    ck_assert_str_eq(coordinator.acquire->labels, "{}");
+    ck_assert_str_eq(coordinator.acquire->terms.labels, "{}");
     finish_acquire(LH_OK, false);
     response = fake_call_reply(call, &leasehold__v1__acquire_response__descriptor);
     ck_assert_int_eq(call->code, 0);
@@ -51,11 +51,11 @@ START_TEST(acquire_is_made_for_the_principal_of_its_call)
     call->principal = principal;
     fake_call_message(call, &new_acquire_request()->base);
     memset(principal, 'x', sizeof(principal) - 1); /* the call may end before the acquire does */
-    ck_assert_str_eq(coordinator.acquire->principal, "token:ci");
+    ck_assert_str_eq(coordinator.acquire->terms.principal, "token:ci");
     finish_acquire(LH_LEASE_HELD, false);
     fake_call_end(call, LH_RPC_END_FINISHED);
     call = start_acquire();
-    ck_assert_str_eq(coordinator.acquire->principal, "anonymous");
+    ck_assert_str_eq(coordinator.acquire->terms.principal, "anonymous");
     finish_acquire(LH_LEASE_HELD, false);
     fake_call_end(call, LH_RPC_END_FINISHED);
 }

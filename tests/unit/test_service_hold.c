@@ -22,7 +22,7 @@ static void open_stream(void)
     request.by_ping = asks_by_ping;
     fake_call_message(call, &request.base);
     ck_assert_ptr_nonnull(coordinator.acquire);
-    ck_assert_str_eq(coordinator.acquire->principal, "token:ci");
+    ck_assert_str_eq(coordinator.acquire->terms.principal, "token:ci");
 }
 
 static struct lh_held_lease lease_for(int64_t remaining_us)

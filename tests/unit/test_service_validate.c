@@ -238,8 +238,8 @@ START_TEST(acquire_becomes_what_the_coordinator_takes)
     ck_assert(lh_validate_acquire(validator(), request, &acquire));
     ck_assert_str_eq(acquire.ns, "payments.invoices");
     ck_assert_str_eq(acquire.key, "invoice-42");
-    ck_assert_str_eq(acquire.owner, "worker-3");
-    ck_assert_int_eq(acquire.duration_us, 1500000);
+    ck_assert_str_eq(acquire.terms.owner, "worker-3");
+    ck_assert_int_eq(acquire.terms.duration_us, 1500000);
     ck_assert_int_eq(acquire.wait, LH_WAIT_WHILE_ALIVE);
     ck_assert_int_eq(acquire.wait_us, 250000);
     ck_assert_int_eq(acquire.at_least_us, LH_AT_LEAST_POLICY);
@@ -248,7 +248,7 @@ START_TEST(acquire_becomes_what_the_coordinator_takes)
     ck_assert_int_eq(acquire.at_least_us, 50000000);
     lh_uuid_format(&acquire.lease_key, lease_key);
     ck_assert_str_eq(lease_key, LEASE_KEY);
-    ck_assert_str_eq(acquire.labels, "{\"na\\\"me\":\"back\\\\slash, \\u0001 and ü\"}");
+    ck_assert_str_eq(acquire.terms.labels, "{\"na\\\"me\":\"back\\\\slash, \\u0001 and ü\"}");
 }
 END_TEST
 

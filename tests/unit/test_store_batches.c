@@ -282,7 +282,8 @@ static void acquire_alone(struct lh_acquire_item *item)
 
 START_TEST(what_is_not_in_the_labels_is_not_blamed_on_them)
 {
-    struct lh_acquire_item item = {.ns = "n", .key = "doubled", .owner = "o", .labels = "{}", .duration_us = 1000000};
+    struct lh_acquire_item item = {
+        .ns = "n", .key = "doubled", .terms.owner = "o", .terms.labels = "{}", .terms.duration_us = 1000000};
     acquire_alone(&item);
     ck_assert_int_eq(answer.status, LH_INTERNAL);
     ck_assert_str_eq(told.message, "a constraint of ours");
@@ -292,7 +293,8 @@ END_TEST
 
 START_TEST(a_full_disk_is_told_in_the_servers_words)
 {
-    struct lh_acquire_item item = {.ns = "n", .key = "disk full", .owner = "o", .labels = "{}", .duration_us = 1000000};
+    struct lh_acquire_item item = {
+        .ns = "n", .key = "disk full", .terms.owner = "o", .terms.labels = "{}", .terms.duration_us = 1000000};
     acquire_alone(&item);
     ck_assert_int_eq(answer.status, LH_OVERLOADED);
     ck_assert_str_eq(told.message, "could not access status of transaction 0: Could not write to file \"pg_xact\": "
@@ -308,9 +310,9 @@ START_TEST(bad_labels_name_their_field)
     for (size_t i = 0; i < 3; i++)
         asked[i] = (struct lh_acquire_item){.ns = "payments",
                                             .key = "one",
-                                            .owner = "me",
-                                            .labels = i == 1 ? "{\"a\": \"\\u0000\"}" : "{\"token\": \"7\"}",
-                                            .duration_us = 1000000,
+                                            .terms.owner = "me",
+                                            .terms.labels = i == 1 ? "{\"a\": \"\\u0000\"}" : "{\"token\": \"7\"}",
+                                            .terms.duration_us = 1000000,
                                             .wait_us = LH_NEVER};
     ck_assert_int_eq(test.store->ops->acquire(test.store, 0, 0, asking, 3, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);

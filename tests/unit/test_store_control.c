@@ -68,9 +68,9 @@ static struct lh_acquire_item acquire(const char *ns, const char *key, const cha
     struct lh_acquire_item item = {.ns = ns,
                                    .key = key,
                                    .lease_key = lh_uuid_random(),
-                                   .owner = owner,
-                                   .labels = "{}",
-                                   .duration_us = duration_us,
+                                   .terms.owner = owner,
+                                   .terms.labels = "{}",
+                                   .terms.duration_us = duration_us,
                                    .queue = queue,
                                    .wait_us = LH_NEVER};
     struct lh_acquire_item *items[] = {&item};

@@ -43,7 +43,7 @@ static struct lh_acquire_item wish(bool queue)
         .ns = "payments.invoices",
         .key = key,
         .lease_key = lh_uuid_random(),
-        .duration_us = 30 * SECOND,
+        .terms.duration_us = 30 * SECOND,
         .at_least_us = LH_AT_LEAST_POLICY,
         .queue = queue,
         .wait_us = queue ? 20 * SECOND : 0,
@@ -183,7 +183,7 @@ START_TEST(what_fails_in_an_exchange_leaves_the_others_alone)
 {
     hold_some();
     some.given[2].value = "1e200000";
-    some.wanted[3].labels = "{\"a\": \"\\u0000\"}";
+    some.wanted[3].terms.labels = "{\"a\": \"\\u0000\"}";
     exchange_some();
     for (size_t i = 0; i < SOME; i++) {
         ck_assert_int_eq(some.given[i].outcome, i == 2 ? LH_OUTCOME_INVALID : LH_OUTCOME_OK);

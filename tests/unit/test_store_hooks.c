@@ -78,9 +78,9 @@ static struct lh_acquire_item acquire(unsigned lane, const char *key)
     struct lh_acquire_item item = {.ns = "h",
                                    .key = key,
                                    .lease_key = lh_uuid_random(),
-                                   .owner = "me",
-                                   .labels = "{}",
-                                   .duration_us = 30 * SECOND,
+                                   .terms.owner = "me",
+                                   .terms.labels = "{}",
+                                   .terms.duration_us = 30 * SECOND,
                                    .hook_timeout_us = LIMIT_US};
     struct lh_acquire_item *all[] = {&item};
     ck_assert_int_eq(test.store->ops->acquire(test.store, lane, 0, all, 1, test_on_answer, &answer), LH_OK);

@@ -56,10 +56,10 @@ static struct lh_acquire_item wish(bool queue)
         .ns = "payments.invoices",
         .key = key,
         .lease_key = lh_uuid_random(),
-        .owner = "worker-3",
-        .principal = "dns:worker",
-        .labels = "{\"pod\": \"a-1\"}",
-        .duration_us = 30 * SECOND,
+        .terms.owner = "worker-3",
+        .terms.principal = "dns:worker",
+        .terms.labels = "{\"pod\": \"a-1\"}",
+        .terms.duration_us = 30 * SECOND,
         .at_least_us = LH_AT_LEAST_POLICY,
         .queue = queue,
         .wait_us = queue ? 20 * SECOND : 0,
@@ -346,8 +346,8 @@ START_TEST(five_hundred_at_once_with_bad_ones_among_them)
         wanted[i].key = keys[i];
         items[i] = &wanted[i];
     }
-    wanted[77].duration_us = 0;
-    wanted[99].labels = "{\"a\": \"\\u0000\"}";
+    wanted[77].terms.duration_us = 0;
+    wanted[99].terms.labels = "{\"a\": \"\\u0000\"}";
     ck_assert_int_eq(one.store->ops->acquire(one.store, 0, 0, items, LH_BATCH_MAX, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);
     ck_assert_int_eq(answer.status, LH_OK);
@@ -389,7 +389,7 @@ START_TEST(a_duration_out_of_bounds_names_field_and_bound)
     struct lh_acquire_item item = wish(false);
     struct lh_acquire_item *items[] = {&item};
 
-    item.duration_us = 3 * 86400 * SECOND;
+    item.terms.duration_us = 3 * 86400 * SECOND;
     ck_assert_int_eq(one.store->ops->acquire(one.store, 0, 0, items, 1, on_invalid, &item), LH_OK);
     test_wait_for(&answer);
     ck_assert_str_eq(invalid_field, "duration");
