@@ -3,16 +3,16 @@
  * and the command line are applied in that order, so that the later one wins. Everything wrong is collected, so that
  * one run tells all.
  */
+#include "config/config_internal.h"
+
 #include <errno.h>
 #include <ini.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/memory.h"
-#include "config/address.h"
-#include "config/databases.h"
-#include "config/table.h"
 
 #define SECTION "leasehold"
 #define LINE_MAX_BYTES 4096

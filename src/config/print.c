@@ -1,10 +1,10 @@
 /* What the table says for people. */
+#include "config/config_internal.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/databases.h"
-#include "config/table.h"
 
 #define WIDTH 100
 #define BLANKS " \t\n\r\f\v"

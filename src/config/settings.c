@@ -1,11 +1,9 @@
-#include "config/settings.h"
+#include "config/config_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "config/databases.h"
-#include "config/table.h"
 
 #define AT(member) offsetof(struct lh_settings, member)
 #define SECONDS(n) (INT64_C(n) * LH_US_PER_S)

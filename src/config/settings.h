@@ -37,6 +37,26 @@ enum lh_config_rank { LH_RANK_DEFAULT, LH_RANK_FILE, LH_RANK_ENVIRONMENT, LH_RAN
 
 enum lh_tls_client_auth { LH_TLS_CLIENT_REQUIRE, LH_TLS_CLIENT_REQUEST };
 
+/*
+ * The sections [database NAME] of the configuration file: where there is more than one database, each has the
+ * namespaces that live in it, with all below them; one section may be the default, which has all others.
+ *
+ *     [database eu]
+ *     database = host=db1.eu,db2.eu dbname=leasehold
+ *     namespaces = payments, shop.eu
+ */
+#define LH_DATABASES_MAX 64
+#define LH_DATABASE_NAME_MAX_BYTES 32 /* inih cuts a header at 49 bytes */
+
+struct lh_database_section {
+    char *name;
+    char *database;               /* a connection string */
+    struct lh_strings namespaces; /* dotted */
+    bool is_default;
+    int line; /* line of its first setting in the file */
+    int lines[3];
+};
+
 struct lh_settings {
     enum lh_config_action action;
 
@@ -62,7 +82,7 @@ struct lh_settings {
 
     char *database;
     char *embedded;                        /* the directory; set exactly when there is no database otherwise */
-    struct lh_database_section *databases; /* see databases.h; with any, database and embedded are NULL */
+    struct lh_database_section *databases; /* see above; with any, database and embedded are NULL */
     size_t database_count;
     bool migrate;
     int64_t lanes;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/databases.h"
+#include "config/settings.h"
 #include "pg/conn.h"
 
 #define FLAG "--database"

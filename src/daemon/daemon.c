@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "config/databases.h"
+#include "config/settings.h"
 #include "console/console.h"
 #include "daemon/arguments.h"
 #include "daemon/certificates.h"

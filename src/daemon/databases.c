@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "config/databases.h"
+#include "config/settings.h"
 #include "pg/migrate.h"
 #include "store/store.h"
 

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "config/databases.h"
+#include "config/settings.h"
 #include "daemon/databases.h"
 #include "daemon/metrics.h"
 #include "daemon/sockets.h"

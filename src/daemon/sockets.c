@@ -8,30 +8,23 @@
 #include "base/memory.h"
 #include "config/settings.h"
 #include "daemon/user.h"
-#include "rpc/address.h"
 
 static enum lh_status bind_one(struct lh_sockets *sockets, const char *text, bool reuse_port,
                                const struct lh_settings *settings, const struct lh_user *user, int *fd,
                                char bound[LH_ADDRESS_TEXT_BYTES], struct lh_error *error)
 {
-    char address[LH_ADDRESS_TEXT_BYTES], real[LH_RPC_BOUND_BYTES], why[160];
-    struct lh_rpc_bind how = {.address = address, .reuse_port = reuse_port};
-    struct lh_address parsed;
-    enum lh_status status;
+    const struct lh_bind how = {.address = text,
+                                .reuse_port = reuse_port,
+                                .socket_mode = (mode_t)settings->socket_mode,
+                                .owner = user->uid,
+                                .group = user->gid};
+    enum lh_status status = lh_bind(&how, fd, bound, error);
 
-    if (!lh_address_parse(text, &parsed, why, sizeof(why)))
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "%s: %s", text, why);
-    lh_address_format(&parsed, address); /* localhost has become a number */
-    how.socket_mode = (mode_t)settings->socket_mode;
-    how.owner = user->uid;
-    how.group = user->gid;
-    status = lh_rpc_bind(&how, fd, real, error);
     if (status != LH_OK)
         return status;
-    snprintf(bound, LH_ADDRESS_TEXT_BYTES, "%s", real);
-    if (strncmp(real, "unix:", 5) == 0) {
+    if (strncmp(bound, "unix:", 5) == 0) {
         sockets->paths = lh_realloc(sockets->paths, sockets->path_count + 1, sizeof(char *));
-        sockets->paths[sockets->path_count++] = lh_strdup(real + 5);
+        sockets->paths[sockets->path_count++] = lh_strdup(bound + 5);
     }
     return LH_OK;
 }

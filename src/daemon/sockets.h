@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
+#include "base/address.h"
 #include "base/status.h"
-#include "config/address.h"
 
 struct lh_settings;
 struct lh_user;

@@ -139,7 +139,7 @@ void lh_rpc_server_options_init(struct lh_rpc_server_options *options);
 struct lh_rpc_server *lh_rpc_server_create(struct lh_loop *loop, const struct lh_rpc_server_options *options,
                                            const struct lh_rpc_method *methods, size_t method_count, void *arg);
 
-/* Listens on a socket of lh_rpc_bind (rpc/address.h). The server takes the socket over, even if it refuses. A unix
+/* Listens on a socket of lh_bind (base/address.h). The server takes the socket over, even if it refuses. A unix
    socket's file is removed with it. May be called several times. */
 enum lh_status lh_rpc_server_adopt(struct lh_rpc_server *server, int fd, struct lh_error *error);
 

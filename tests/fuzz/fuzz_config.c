@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "config/table.h"
+#include "config/config_internal.h"
 #include "fuzz.h"
 
 #define ARGUMENTS_MAX 16

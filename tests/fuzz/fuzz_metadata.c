@@ -1,12 +1,11 @@
 /* Text in headers and arguments: base64, grpc-timeout, grpc-message, addresses, durations, UUIDs, characters. */
 #include <string.h>
 
+#include "base/address.h"
 #include "base/base64.h"
 #include "base/text.h"
 #include "base/uuid.h"
-#include "config/address.h"
 #include "fuzz.h"
-#include "rpc/address.h"
 #include "rpc/grpc.h"
 
 static void take_base64(const char *text, size_t size)
@@ -52,14 +51,11 @@ static void take_timeout(const char *text, size_t size)
 
 static void take_address(const char *text)
 {
-    struct rpc_address address;
-    struct lh_address of_config;
-    struct lh_error error;
-    char shown[RPC_ADDRESS_TEXT_BYTES], why[160];
+    struct lh_address address;
+    char shown[LH_ADDRESS_TEXT_BYTES], why[160];
 
-    if (lh_rpc_address_parse(text, &address, &error) == LH_OK)
-        lh_rpc_address_format(&address, shown);
-    lh_address_parse(text, &of_config, why, sizeof(why));
+    if (lh_address_parse(text, &address, why, sizeof(why)))
+        lh_address_format(&address, shown);
 }
 
 static void take_text(const char *text, size_t size)

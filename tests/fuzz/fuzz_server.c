@@ -92,7 +92,7 @@ static void begin_tls(struct client *client, bool is_finished)
 
 static void connect_client(struct client *client, bool has_preface)
 {
-    struct rpc_address peer = {.size = sizeof(struct sockaddr_in)};
+    struct lh_address peer = {.size = sizeof(struct sockaddr_in)};
     struct sockaddr_in *address = (struct sockaddr_in *)(void *)&peer.storage;
 
     address->sin_family = AF_INET;

@@ -4,15 +4,15 @@
 
 #include <netinet/in.h>
 
-#include "rpc/address.h"
+#include "base/address.h"
 #include "rpc/client/client_internal.h"
 #include "rpc/server/server_internal.h"
 
 static inline enum lh_status rpc_listen(struct lh_rpc_server *server, const char *address, struct lh_error *error)
 {
-    const struct lh_rpc_bind how = {.address = address};
+    const struct lh_bind how = {.address = address};
     int fd;
-    enum lh_status status = lh_rpc_bind(&how, &fd, NULL, error);
+    enum lh_status status = lh_bind(&how, &fd, NULL, error);
 
     return status == LH_OK ? lh_rpc_server_adopt(server, fd, error) : status;
 }

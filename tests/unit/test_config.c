@@ -1,4 +1,6 @@
 /* Settings from file, environment and command line. test_config_refused.c has what is refused. */
+#include "config/config_internal.h"
+
 #include "test_config.h"
 
 #include <stdarg.h>
@@ -7,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "config/address.h"
-#include "config/databases.h"
+#include "config/settings.h"
 
 struct lh_settings settings;
 struct lh_config_errors config_errors;

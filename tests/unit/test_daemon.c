@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "daemon/child.h"
@@ -20,7 +21,6 @@
 #include "daemon/programs.h"
 #include "lease/readiness.h"
 #include "loop/loop.h"
-#include "rpc/address.h"
 #include "run_tests.h"
 
 static char directory[64];
@@ -183,15 +183,15 @@ END_TEST
 
 /* --- sockets --- */
 
-static enum lh_status bind_to(const char *address, int *fd, char bound[LH_RPC_BOUND_BYTES], struct lh_error *error)
+static enum lh_status bind_to(const char *address, int *fd, char bound[LH_ADDRESS_TEXT_BYTES], struct lh_error *error)
 {
-    const struct lh_rpc_bind how = {.address = address, .socket_mode = 0640};
-    return lh_rpc_bind(&how, fd, bound, error);
+    const struct lh_bind how = {.address = address, .socket_mode = 0640};
+    return lh_bind(&how, fd, bound, error);
 }
 
 START_TEST(port_0_becomes_a_real_one_and_a_taken_one_is_refused)
 {
-    char bound[LH_RPC_BOUND_BYTES], again[LH_RPC_BOUND_BYTES];
+    char bound[LH_ADDRESS_TEXT_BYTES], again[LH_ADDRESS_TEXT_BYTES];
     struct lh_error error = {0};
     int fd, other;
 
@@ -208,7 +208,7 @@ START_TEST(a_dead_unix_socket_is_replaced_and_a_served_one_is_not)
 {
     char *path = in_directory("socket");
     char *address = lh_format("unix:%s", path);
-    char bound[LH_RPC_BOUND_BYTES];
+    char bound[LH_ADDRESS_TEXT_BYTES];
     struct lh_error error = {0};
     int fd, other;
 

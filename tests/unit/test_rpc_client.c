@@ -202,7 +202,7 @@ START_TEST(addresses_that_are_none_are_refused)
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         ck_assert_msg(lh_rpc_channel_create(loop, bad[i], NULL, &error) == NULL, "taken: %s", bad[i]);
-    ck_assert_int_eq(rpc_listen(server, "localhost:0", &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(rpc_listen(server, "a.host:0", &error), LH_INVALID_ARGUMENT);
     ck_assert_int_ne(rpc_listen(server, "unix:/nonexistent/socket", &error), LH_OK);
 }
 END_TEST

@@ -39,7 +39,7 @@ static void deliver_answers(void *arg)
 static bool may_send_token(const struct lh_rpc_channel *channel, const char *target, struct lh_error *error)
 {
     for (size_t i = 0; i < channel->address_count; i++)
-        if (channel->bearer.file != NULL && channel->tls == NULL && !lh_rpc_address_is_local(&channel->addresses[i])) {
+        if (channel->bearer.file != NULL && channel->tls == NULL && !lh_address_is_local(&channel->addresses[i])) {
             lh_error_set(error, LH_INVALID_ARGUMENT,
                          "%s: without TLS a token is sent to loopback addresses and unix sockets only; use TLS, or no "
                          "token file",
@@ -96,7 +96,7 @@ struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *t
 {
     struct lh_rpc_channel *channel = lh_alloc_zero(1, sizeof(*channel));
 
-    channel->address_count = lh_rpc_address_resolve(target, channel->addresses, ADDRESSES_MAX, error);
+    channel->address_count = lh_address_resolve(target, channel->addresses, ADDRESSES_MAX, error);
     if (channel->address_count == 0) {
         free(channel);
         return NULL;

@@ -72,9 +72,9 @@ void lh_rpc_channel_stop_connecting(struct lh_rpc_channel *channel)
 
 static void fail_address(struct lh_rpc_channel *channel, enum lh_grpc_code code, const char *reason)
 {
-    char where[RPC_ADDRESS_TEXT_BYTES];
+    char where[LH_ADDRESS_TEXT_BYTES];
 
-    lh_rpc_address_format(&channel->addresses[channel->address_at], where);
+    lh_address_format(&channel->addresses[channel->address_at], where);
     if (channel->connect_code != LH_GRPC_UNAUTHENTICATED)
         snprintf(channel->connect_failure, sizeof(channel->connect_failure), "cannot connect to %s: %s", where, reason);
     if (code == LH_GRPC_UNAUTHENTICATED)
@@ -188,7 +188,7 @@ static void fail_attempt(struct lh_rpc_channel *channel)
 void lh_rpc_channel_connect_next(void *arg)
 {
     struct lh_rpc_channel *channel = arg;
-    const struct rpc_address *address = &channel->addresses[channel->address_at];
+    const struct lh_address *address = &channel->addresses[channel->address_at];
 
     if (channel->address_at == channel->address_count || (channel->address_at == 0 && !has_token(channel))) {
         fail_attempt(channel);

@@ -4,9 +4,9 @@
 
 #include <sys/stat.h>
 
+#include "base/address.h"
 #include "base/list.h"
 #include "loop/loop.h"
-#include "rpc/address.h"
 #include "rpc/client.h"
 #include "rpc/connection.h"
 #include "rpc/recycle.h"
@@ -38,7 +38,7 @@ struct lh_rpc_channel {
     struct rpc_recycle recycle;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *session_options;
-    struct rpc_address addresses[ADDRESSES_MAX];
+    struct lh_address addresses[ADDRESSES_MAX];
     size_t address_count;
     enum lh_rpc_channel_state state;
     size_t call_count;

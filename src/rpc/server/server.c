@@ -162,7 +162,7 @@ static void pause_accepting(struct listener *listener)
 
 /* More than there may be are closed without a word: one that hears GOAWAY has been connected, and comes back at once.
  */
-static void admit(struct lh_rpc_server *server, int fd, const struct rpc_address *peer)
+static void admit(struct lh_rpc_server *server, int fd, const struct lh_address *peer)
 {
     enum lh_rpc_bound bound = LH_RPC_BOUND_COUNT;
 
@@ -184,7 +184,7 @@ static void on_connection(void *arg, unsigned ready)
     struct lh_rpc_server *server = listener->server;
 
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        struct rpc_address peer = {.size = sizeof(peer.storage)};
+        struct lh_address peer = {.size = sizeof(peer.storage)};
         int fd =
             accept4(listener->fd, (struct sockaddr *)(void *)&peer.storage, &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == ECONNABORTED || errno == EINTR))
@@ -201,7 +201,7 @@ static void on_connection(void *arg, unsigned ready)
 enum lh_status lh_rpc_server_adopt(struct lh_rpc_server *server, int fd, struct lh_error *error)
 {
     struct listener *listener = &server->listeners[server->listener_count];
-    char text[RPC_ADDRESS_TEXT_BYTES];
+    char text[LH_ADDRESS_TEXT_BYTES];
 
     if (server->listener_count == LISTENERS_MAX) {
         close(fd);
@@ -210,7 +210,7 @@ enum lh_status lh_rpc_server_adopt(struct lh_rpc_server *server, int fd, struct 
     listener->address.size = sizeof(listener->address.storage);
     getsockname(fd, (struct sockaddr *)(void *)&listener->address.storage, &listener->address.size);
     if (listen(fd, LISTEN_BACKLOG) != 0) {
-        lh_rpc_address_format(&listener->address, text);
+        lh_address_format(&listener->address, text);
         lh_error_set(error, LH_INTERNAL, "cannot listen on %s: %s", text, strerror(errno));
         close(fd);
         return LH_INTERNAL;
@@ -226,7 +226,7 @@ enum lh_status lh_rpc_server_adopt(struct lh_rpc_server *server, int fd, struct 
 
 int lh_rpc_server_open(struct lh_rpc_server *server, const struct lh_rpc_visitor *visitor)
 {
-    const struct rpc_address nowhere = {.storage.ss_family = AF_UNIX, .size = sizeof(sa_family_t)};
+    const struct lh_address nowhere = {.storage.ss_family = AF_UNIX, .size = sizeof(sa_family_t)};
     struct server_connection *connection;
     int ends[2];
 

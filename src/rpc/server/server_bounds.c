@@ -165,7 +165,7 @@ static bool is_source(const struct lh_table_entry *entry, const void *key)
 }
 
 /* False: it has none. The peers of a unix socket were let in by its file's permissions. */
-static bool read_address(const struct rpc_address *peer, uint8_t address[SOURCE_BYTES])
+static bool read_address(const struct lh_address *peer, uint8_t address[SOURCE_BYTES])
 {
     const void *storage = &peer->storage;
 
@@ -198,7 +198,7 @@ static void leave(struct lh_rpc_server *server, struct source *source)
     free(source);
 }
 
-bool lh_rpc_server_source_admits(struct lh_rpc_server *server, const struct rpc_address *peer)
+bool lh_rpc_server_source_admits(struct lh_rpc_server *server, const struct lh_address *peer)
 {
     uint8_t address[SOURCE_BYTES];
     struct source *source;
@@ -217,7 +217,7 @@ bool lh_rpc_server_source_admits(struct lh_rpc_server *server, const struct rpc_
     return count < server->options.max_handshakes;
 }
 
-void lh_rpc_server_source_enter(struct server_connection *connection, const struct rpc_address *peer)
+void lh_rpc_server_source_enter(struct server_connection *connection, const struct lh_address *peer)
 {
     struct lh_rpc_server *server = connection->server;
     uint8_t address[SOURCE_BYTES];

@@ -332,7 +332,7 @@ static void open_gate(struct server_connection *connection, int64_t now_us)
     connection->io.gate = gate;
 }
 
-struct server_connection *lh_rpc_server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer)
+struct server_connection *lh_rpc_server_accept(struct lh_rpc_server *server, int fd, const struct lh_address *peer)
 {
     struct server_connection *connection = lh_alloc_zero(1, sizeof(*connection));
 
@@ -348,7 +348,7 @@ struct server_connection *lh_rpc_server_accept(struct lh_rpc_server *server, int
     lh_rpc_counted_init(&connection->memory, &server->recycle, &connection->account);
     lh_deferred_init(&connection->resume, on_resume, connection);
     lh_list_append(&server->connections, &connection->in_server);
-    lh_rpc_address_format(peer, connection->peer);
+    lh_address_format(peer, connection->peer);
     lh_rpc_connection_init(&connection->io, server->loop, &server->pool, fd, server->options.output_mark_bytes,
                            on_closed, connection);
     lh_rpc_server_connection_identify(connection, peer->storage.ss_family == AF_UNIX);

@@ -2,11 +2,11 @@
 #ifndef LH_RPC_SERVER_INTERNAL_H
 #define LH_RPC_SERVER_INTERNAL_H
 
+#include "base/address.h"
 #include "base/list.h"
 #include "base/table.h"
 #include "loop/backlog.h"
 #include "loop/loop.h"
-#include "rpc/address.h"
 #include "rpc/connection.h"
 #include "rpc/headers.h"
 #include "rpc/recycle.h"
@@ -18,7 +18,7 @@ struct listener {
     struct lh_rpc_server *server;
     struct lh_watch watch;
     struct lh_timer pause; /* runs after the system refused a descriptor */
-    struct rpc_address address;
+    struct lh_address address;
     int fd;
 };
 
@@ -100,7 +100,7 @@ struct server_connection {
     bool is_flooding;     /* its gate has sent it away */
     bool is_private;      /* a visitor that came in privately */
     bool has_asked_again; /* the answer to the PING before came late */
-    char peer[RPC_ADDRESS_TEXT_BYTES];
+    char peer[LH_ADDRESS_TEXT_BYTES];
 };
 
 /*
@@ -190,7 +190,7 @@ void lh_rpc_call_on_resume(struct lh_rpc_call *call);
 
 /* --- server_connection.c --- */
 
-struct server_connection *lh_rpc_server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer);
+struct server_connection *lh_rpc_server_accept(struct lh_rpc_server *server, int fd, const struct lh_address *peer);
 void lh_rpc_server_connection_free(struct server_connection *connection, enum lh_rpc_end reason, const char *why);
 nghttp2_session_callbacks *lh_rpc_server_callbacks_create(void);
 nghttp2_option *lh_rpc_server_session_options_create(void);
@@ -221,8 +221,8 @@ void lh_rpc_call_count(struct lh_rpc_call *call); /* keeps the books */
 
 void lh_rpc_server_sources_init(struct lh_rpc_server *server);
 /* Returns false if the address has too many of them. */
-bool lh_rpc_server_source_admits(struct lh_rpc_server *server, const struct rpc_address *peer);
-void lh_rpc_server_source_enter(struct server_connection *connection, const struct rpc_address *peer);
+bool lh_rpc_server_source_admits(struct lh_rpc_server *server, const struct lh_address *peer);
+void lh_rpc_server_source_enter(struct server_connection *connection, const struct lh_address *peer);
 void lh_rpc_server_source_leave(struct server_connection *connection);
 
 /* --- call_facts.c --- */

@@ -1,6 +1,6 @@
 /* Inside src/config only: the table of settings and what one row can do. */
-#ifndef LH_CONFIG_TABLE_H
-#define LH_CONFIG_TABLE_H
+#ifndef LH_CONFIG_CONFIG_INTERNAL_H
+#define LH_CONFIG_CONFIG_INTERNAL_H
 
 #include "config/settings.h"
 
@@ -62,5 +62,15 @@ void lh_setting_clear(struct lh_settings *settings, const struct lh_setting *set
 /* Writes `why` and returns false, so that a check can end with it. */
 bool lh_config_refuse(char *why, size_t why_bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void lh_config_error(struct lh_config_errors *errors, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* --- sections.c --- */
+
+/* A line of a section whose header is `section`. False: that is no section of a database. */
+bool lh_databases_take(struct lh_settings *settings, const char *section, const char *name, const char *value, int line,
+                       bool is_continuation, struct lh_config_errors *errors);
+/* After the last line: what is missing, and what the sections may not say together. */
+void lh_databases_check(const struct lh_settings *settings, struct lh_config_errors *errors);
+void lh_databases_clear(struct lh_settings *settings);
+bool lh_databases_are_equal(const struct lh_settings *one, const struct lh_settings *other);
 
 #endif

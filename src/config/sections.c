@@ -1,4 +1,4 @@
-#include "config/databases.h"
+#include "config/config_internal.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 
 #include "base/bounds.h"
 #include "base/memory.h"
-#include "config/table.h"
 
 #define PREFIX "database "
 
