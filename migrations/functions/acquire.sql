@@ -59,7 +59,7 @@ begin
 
   case v_outcome
     when 'granted', 'renewed' then
-      select l.* into v_lease from leasehold.lease l where l.namespace = acquire.namespace and l.key = acquire.key and l.token = v_answer.token;
+      select l.* into v_lease from leasehold_internal.leases_of(acquire.namespace, acquire.key, v_answer.token) l;
       v_lease.lease_key := acquire.lease_key;
       return next v_lease;
     when 'held', 'busy' then

@@ -79,9 +79,7 @@ begin
   case v_outcome
     when 'granted', 'renewed' then
       for v_nth in 1 .. v_count loop
-        select l.* into v_lease
-          from leasehold.lease l
-         where l.namespace = acquire_all.namespaces[v_nth] and l.key = acquire_all.keys[v_nth] and l.token = v_tokens[v_nth];
+        select l.* into v_lease from leasehold_internal.leases_of(acquire_all.namespaces[v_nth], acquire_all.keys[v_nth], v_tokens[v_nth]) l;
         v_lease.lease_key := acquire_all.lease_key;
         return next v_lease;
       end loop;

@@ -208,9 +208,7 @@ begin
     raise exception 'lease_lost: % is not held with this lease key', leasehold_internal.scope_name(downgrade.namespace, downgrade.key)
       using errcode = 'LH001';
   end if;
-  select l.* into v_lease
-    from leasehold.lease l
-   where l.namespace = downgrade.namespace and l.key = downgrade.key and l.token = v_answer.token;
+  select l.* into v_lease from leasehold_internal.leases_of(downgrade.namespace, downgrade.key, v_answer.token) l;
   v_lease.lease_key := downgrade.lease_key;
   return next v_lease;
 end

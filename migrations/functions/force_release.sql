@@ -151,9 +151,7 @@ begin
       for update skip locked;
   if found then
     v_leases := array(
-      select l
-        from leasehold.lease l
-       where l.namespace = force_release.namespace and l.key = force_release.key and coalesce(force_release.token, 0) in (0, l.token));
+      select l from leasehold_internal.leases_of(force_release.namespace, force_release.key, nullif(force_release.token, 0)) l);
   end if;
   for v_answer in
     select f.*, l as lease

@@ -124,7 +124,7 @@ create or replace function leasehold_internal.rules_of(p_namespace text) returns
 language sql stable
 as $$
   select (o.rules).*
-    from (select case when exists (select from leasehold.policy q where q.namespace > '' and leasehold_internal.covers(q.namespace, p_namespace))
+    from (select case when exists (select from leasehold.policy q where q.namespace > '' and q.namespace = any (leasehold_internal.prefixes(p_namespace)))
                       then leasehold_internal.policy_of(p_namespace)
                       else row(p_namespace, p.min_duration, p.max_duration, p.grace, p.max_hold, p.dead_after, p.expiry, p.reaper, p.frozen,
                                p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout, p.at_least,

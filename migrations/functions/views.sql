@@ -31,33 +31,68 @@ $$;
 -- Each view shows what its reader may read, and is a security barrier: a function of the reader's in its WHERE sees nothing else. What is
 -- asked once for a query stands in a subquery.
 
-create or replace view leasehold.lease with (security_barrier) as
-  select s.namespace, s.key, case when (select leasehold_internal.sees_tokens()) then s.token end as token, s.owner,
-         f.liveness,
-         s.deadline - l.now as remaining,
-         l.now - s.acquired_at as held,
+-- The columns of a lease as the view tells it, behind namespace and key. A part of the query that calls it, and so of its reader's search path:
+-- what decides who sees something is named in full. Locks nothing.
+create or replace function leasehold_internal.lease_columns(
+  p_scope leasehold.scope, p_rules leasehold.rules, p_life leasehold.life_now, p_now timestamptz)
+returns table (
+  token bigint, owner text, liveness text, remaining interval, held interval, acquired_at timestamptz, heartbeat_at timestamptz, heartbeats bigint,
+  deadline timestamptz, expires_at timestamptz, duration interval, grace interval, labels jsonb, reap_failures integer, lease_key uuid,
+  principal text, rests_until timestamptz, mode text, units integer, slots integer[], states text[])
+language sql stable
+as $$
+  select case when (select leasehold_internal.sees_tokens()) then s.token end, s.owner, f.liveness, s.deadline - p_now, p_now - s.acquired_at,
          s.acquired_at, s.heartbeat_at, s.heartbeats, s.deadline,
-         leasehold_internal.expires_at(s.scope, l.life, (r.rules).expiry, l.now) as expires_at,
+         leasehold_internal.expires_at(p_scope, p_life, (p_rules).expiry, p_now),
          s.duration, s.grace, s.labels, s.reap_failures,
-         case when pg_has_role('leasehold_admin', 'member') then s.lease_key end as lease_key, s.principal,
-         case when s.at_least is not null then leasehold_internal.rests_until(s.scope, l.life, l.now) end as rests_until,
+         case when pg_catalog.pg_has_role('leasehold_admin', 'member') then s.lease_key end, s.principal,
+         case when s.at_least is not null then leasehold_internal.rests_until(p_scope, p_life, p_now) end,
          f.mode, f.units, f.slots,
-         leasehold_internal.lease_states(s.scope, r.rules, l.life, l.now) as states
+         leasehold_internal.lease_states(p_scope, p_rules, p_life, p_now)
+    from (select (p_scope).*) s
+   cross join lateral leasehold_internal.lease_facts(p_scope, p_rules, p_life, p_now) f
+$$;
+
+create or replace view leasehold.lease with (security_barrier) as
+  select s.namespace, s.key, c.token, c.owner, c.liveness, c.remaining, c.held, c.acquired_at, c.heartbeat_at, c.heartbeats, c.deadline, c.expires_at,
+         c.duration, c.grace, c.labels, c.reap_failures, c.lease_key, c.principal, c.rests_until, c.mode, c.units, c.slots, c.states
     from leasehold_internal.life_and_time() l
    cross join leasehold_internal.rules_by_range() g
    -- A union at the top of a view would be no security barrier.
-   cross join (select x as scope, x.namespace, x.key, x.token, x.owner, x.principal, x.acquired_at, x.heartbeat_at, x.heartbeats, x.deadline, x.duration,
-                      x.grace, x.labels, x.reap_failures, x.lease_key, x.at_least
+   cross join (select x as scope, x.namespace, x.key, x.token
                  from leasehold.scope x
                 where x.state = 'held'
                union all
-               select leasehold_internal.scope_of_share(h), h.namespace, h.key, h.token, h.owner, h.principal, h.acquired_at, h.heartbeat_at, h.heartbeats,
-                      h.deadline, h.duration, h.grace, h.labels, h.reap_failures, h.lease_key, null
+               select leasehold_internal.scope_of_share(h), h.namespace, h.key, h.token
                  from leasehold.share h
                 where h.state = 'held') s
    cross join lateral (select leasehold_internal.rules_at(g.rules, g.starts, s.namespace) as rules offset 0) r
-   cross join lateral leasehold_internal.lease_facts(s.scope, r.rules, l.life, l.now) f
+   cross join lateral leasehold_internal.lease_columns(s.scope, r.rules, l.life, l.now) c
    where coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
+
+-- What a scope holds, as the view tells it, with the rules of its namespace alone: of one holder, or of all (`p_token` null). Whoever
+-- acquires reads its lease back by it. Locks nothing.
+create or replace function leasehold_internal.leases_of(p_namespace text, p_key text, p_token bigint default null) returns setof leasehold.lease
+language plpgsql stable rows 1
+as $$
+declare
+  v_rules constant leasehold.rules := leasehold_internal.policy_of(p_namespace);
+  v_now constant timestamptz := clock_timestamp();
+  v_life constant leasehold.life_now := leasehold_internal.life(null);
+begin
+  return query
+    select s.namespace, s.key, c.*
+      from (select x as scope, x.namespace, x.key, x.token
+              from leasehold.scope x
+             where x.namespace = p_namespace and x.key = p_key and x.state = 'held'
+             union all
+            select leasehold_internal.scope_of_share(h), h.namespace, h.key, h.token
+              from leasehold.share h
+             where h.namespace = p_namespace and h.key = p_key and h.state = 'held') s
+     cross join lateral leasehold_internal.lease_columns(s.scope, v_rules, v_life, v_now) c
+     where p_token is null or s.token = p_token;
+end
+$$;
 
 -- As it was before it had `p_now`.
 drop function if exists leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text);
@@ -224,10 +259,12 @@ grant execute on function leasehold_internal.life_and_time(), leasehold_internal
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.sees_tokens(),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
   leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share),
-  leasehold_internal.lease_states(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
+  leasehold_internal.lease_states(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz),
+  leasehold_internal.lease_columns(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
   to leasehold_client;
 
-revoke execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens() from public;
+revoke execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens(), leasehold_internal.leases_of(text, text, bigint),
+  leasehold_internal.lease_columns(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz) from public;
 grant execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens(), leasehold_internal.to_us(interval), leasehold_internal.from_us(bigint),
   leasehold_internal.renewed_for(leasehold.scope), leasehold_internal.prefixes(text),
   leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.rules_over(leasehold.rules, leasehold.policy), leasehold_internal.rules_by_range(),
@@ -236,5 +273,6 @@ grant execute on function leasehold_internal.life_and_time(), leasehold_internal
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
   leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share),
-  leasehold_internal.lease_states(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
+  leasehold_internal.lease_states(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz),
+  leasehold_internal.lease_columns(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
   to leasehold_reader, leasehold_coordinator, leasehold_admin;

@@ -64,7 +64,7 @@ select is((select array_agg(p.proname::text order by p.proname::text collate "C"
               and p.prolang <> (select l.oid from pg_language l where l.lanname = 'c')
               and ('search_path=pg_catalog, pg_temp' = any (p.proconfig)) is not true
               and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <> p.proowner)),
-          array['expires_at', 'from_us', 'history_policy_of', 'hook_function', 'hook_name', 'is_expired', 'lease_facts', 'lease_states', 'oldest_transaction', 'policies_of', 'policy_columns',
+          array['expires_at', 'from_us', 'history_policy_of', 'hook_function', 'hook_name', 'is_expired', 'lease_columns', 'lease_facts', 'lease_states', 'oldest_transaction', 'policies_of', 'policy_columns',
                 'policy_of', 'policy_sources', 'prefixes', 'relax_commit', 'renewed_for', 'rest_ends_at', 'rests_until', 'rules_at',
                 'rules_by_range', 'rules_over', 'runs_hooks', 'scope_of_share', 'to_us'],
           'a function without a search_path of its own is callable by its owner alone, but for these');

@@ -75,6 +75,28 @@ select is(pg_temp.policies_read_by('select count(expires_at), count(liveness) fr
 select is(pg_temp.policies_read_by('select count(expired) from leasehold.lease_summary'), :few_summary::bigint, 'lease_summary too');
 rollback;
 
+-- Who acquires, renews or ends a lease reads the policies of its own namespace, however many others there are.
+insert into leasehold.policy (namespace, grace) select 'v' || i || '.x', interval '1 s' from generate_series(1, 3000) i;
+vacuum analyze leasehold.policy;
+select leasehold_internal.coordinator_register(t.key(900), 'host', 1, '0.1.0');
+create function pg_temp.ask(p_key text, p_lease integer, p_wait_us bigint default null) returns text language sql as $$
+  select outcome from leasehold_internal.acquire_batch(t.key(900), null, array['q'], array[p_key], array[t.key(p_lease)], array['w'], array['{}'],
+                                                       array[3600000000], array[true], array[p_wait_us], array[0::bigint])
+$$;
+select cmp_ok(pg_temp.policies_read_by('select ' || c.call), '<', 30::bigint, c.name || ' reads few of 3,000 policies')
+  from (values ('acquire', $$leasehold.acquire('q', 'p', '1 h', lease_key => t.key(1))$$),
+               ('heartbeat', $$leasehold.heartbeat('q', 'p', t.key(1))$$),
+               ('guard', $$leasehold.guard('q', 'p', (select s.token from leasehold.scope s where s.namespace = 'q' and s.key = 'p'))$$),
+               ('join_queue', $$leasehold.join_queue('q', 'p', t.key(2))$$),
+               ('downgrade', $$leasehold.downgrade('q', 'p', t.key(1))$$),
+               ('release_ok', $$leasehold.release_ok('q', 'p', t.key(1))$$),
+               ('acquire_all', $$leasehold.acquire_all('{q,q}', '{p1,p2}', '1 h')$$),
+               ('a daemon''s acquire', $$pg_temp.ask('d', 11)$$),
+               ('a daemon''s acquire of what is held', $$pg_temp.ask('d', 12, 60000000)$$),
+               ('a daemon''s renewal', $$leasehold_internal.heartbeat_batch(array['q'], array['d'], array[t.key(11)])$$),
+               ('a daemon''s release', $$leasehold_internal.release_batch(t.key(900), array['q'], array['d'], array[t.key(11)], array[false], array['{}'])$$)) c (name, call);
+delete from leasehold.policy p where p.namespace like 'v%.x';
+
 -- The rules by range are the rules of each namespace, whatever its characters, and its neighbours'.
 create temp table name as
   select distinct array_to_string(array(select (array['a', 'b', 'a-', 'a/', 'a!', 'b0', 'é'])[1 + (random() * 6)::integer]
@@ -177,11 +199,6 @@ select pg_temp.plans_none('nor those for shared leases',
   $$leasehold.acquire('s', '$1d', '1 h', lease_key => t.key(1))$$, $$leasehold.downgrade('s', '$1d', t.key(1))$$, $$leasehold.release_ok('s', '$1d', t.key(1))$$);
 select pg_temp.plans_none('nor acquire_all and reap',
   $$leasehold.acquire_all('{q,q}', '{$1a,$1b}', '1 h', lease_key => t.key(1))$$, $$leasehold.reap()$$);
-select leasehold_internal.coordinator_register(t.key(900), 'host', 1, '0.1.0');
-create function pg_temp.ask(p_key text, p_lease integer, p_wait_us bigint default null) returns text language sql as $$
-  select outcome from leasehold_internal.acquire_batch(t.key(900), null, array['q'], array[p_key], array[t.key(p_lease)], array['w'], array['{}'],
-                                                       array[3600000000], array[true], array[p_wait_us], array[0::bigint])
-$$;
 select pg_temp.plans_none('nor a daemon''s',
   $$pg_temp.ask('$1', 11)$$, $$pg_temp.ask('$1', 12, 60000000)$$, $$pg_temp.ask('$1', 13, 60000000)$$,
   $$leasehold_internal.heartbeat_batch(array['q'], array['$1'], array[t.key(11)])$$,
