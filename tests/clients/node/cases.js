@@ -1,6 +1,7 @@
 'use strict';
 
 // The cases of tests/clients/cases.json, which says what each is about. One process for each transport: cases.js TRANSPORT [WORD]
+// "pglite" is no transport of that list: it is those on sql, with leasehold-test.
 
 const assert = require('node:assert/strict');
 const net = require('node:net');
@@ -11,6 +12,7 @@ const vm = require('node:vm');
 const leasehold = require('leasehold-client');
 const { clock } = require('leasehold-client/lib/time.js');
 const { Site, wait, sleep } = require('./site.js');
+const { PgliteSite } = require('./pglite.js');
 
 const LONG_MS = 300000;
 const tables = require(process.env.LEASEHOLD_CASES);
@@ -629,9 +631,7 @@ const cases = {
     const client = site.client(undefined, { pollMs: 600000 });
     const first = await site.acquire(client);
     const waiting = site.acquire(client, { waitMs: Infinity });
-    await wait('a waiter that listens', async () => (await site.psql('select count(*) from pg_stat_activity where '
-      + `application_name = '${site.config.application_name}' and state = 'idle' and query like '%leasehold.acquire(%'`)) !== '0'
-      && (await site.waiters()) === '1');
+    await wait('a waiter that listens', async () => (await site.isListening()) && (await site.waiters()) === '1');
     await first.release();
     await (await waiting).release();
   },
@@ -770,10 +770,12 @@ const cases = {
 };
 
 const [on, only = ''] = process.argv.slice(2);
-const list = tables.cases.filter((each) => each.on.includes(on) && (each.only ?? ['node']).includes('node'));
+const isOurs = ({ on: transports, only: languages = ['node'], name }) => languages.includes('node')
+  && (on === 'pglite' ? transports.includes('sql') && !(name in tables.pglite.left_out) : transports.includes(on));
+const list = tables.cases.filter(isOurs);
 test(on, { concurrency: 4 }, async (all) => {
   await Promise.all(list.filter(({ name }) => name.includes(only)).map(({ name }) => all.test(name, async () => {
-    const site = await Site.make(on, name);
+    const site = await (on === 'pglite' ? PgliteSite : Site).make(on, name);
     let isGood = false;
     try {
       await within(180000, cases[name](site));
@@ -783,4 +785,5 @@ test(on, { concurrency: 4 }, async (all) => {
       console.log(`case ${name} on ${on} ${isGood ? 'passed' : 'failed'}`);
     }
   })));
+  await PgliteSite.end();
 });

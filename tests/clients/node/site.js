@@ -100,6 +100,12 @@ class Site {
     return lease.lost.reason;
   }
 
+  /** Does somebody wait, idle, for what LISTEN brings? */
+  async isListening() {
+    return (await this.psql('select count(*) from pg_stat_activity where '
+      + `application_name = '${this.config.application_name}' and state = 'idle' and query like '%leasehold.acquire(%'`)) !== '0';
+  }
+
   async pg(config = this.config) {
     const { Client: Pg } = require('pg');
     const client = new Pg(config);

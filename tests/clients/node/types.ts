@@ -1,6 +1,7 @@
 // Compiled only. What a user writes, and what the types must refuse.
 import { Client as Pg } from 'pg';
 import { Client, HeldError, LeaseLostError, type Lease } from 'leasehold-client';
+import { start, type Verb } from 'leasehold-test';
 
 export async function main(): Promise<number> {
   await using client = new Client('127.0.0.1:7420');
@@ -29,4 +30,17 @@ export async function main(): Promise<number> {
   const never = (error: LeaseLostError): boolean => error.reason === 'stolen';
   void [token, never, slots];
   return client.withLease('payments', 'inv-42', () => 3);
+}
+
+export async function testing(): Promise<void> {
+  const kit = await start();
+  const world = kit.world();
+  await using client = new Client({ database: world.database });
+  const pg = new Pg(world.database);
+  const verb: Verb = 'renewal';
+  world.delay(verb, 500);
+  // @ts-expect-error the verbs are acquire, renewal and release
+  world.drop('heartbeat');
+  const wasHeld: boolean = await world.lose('inv-42');
+  void [client, pg, wasHeld];
 }
