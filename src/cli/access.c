@@ -57,14 +57,15 @@ static void print_rules(const Leasehold__V1__ListAccessResponse *response)
 static enum lh_exit list(struct access_command *command)
 {
     Leasehold__V1__ListAccessRequest request = LEASEHOLD__V1__LIST_ACCESS_REQUEST__INIT;
-    Leasehold__V1__ListAccessResponse made;
-    const Leasehold__V1__ListAccessResponse *response = &made;
+    Leasehold__V1__ListAccessResponse *made;
+    const Leasehold__V1__ListAccessResponse *response;
     struct lh_reply reply = {0};
     enum lh_exit status;
 
     request.page_size = PAGE_SIZE;
     if (command->cli->uses_database) {
         status = lh_access_database_list(command->cli, &command->arena, &made);
+        response = made;
     } else {
         status = lh_server_list(command->cli, SERVICE, "ListAccess", &request.base, 0, &reply);
         response = (const Leasehold__V1__ListAccessResponse *)reply.message;

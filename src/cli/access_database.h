@@ -6,7 +6,7 @@
 #include "cli/database.h"
 
 enum lh_exit lh_access_database_list(const struct lh_cli *cli, struct lh_arena *arena,
-                                     Leasehold__V1__ListAccessResponse *response);
+                                     Leasehold__V1__ListAccessResponse **response);
 
 /* Grants or revokes `rights`, written with commas between. `rule` gets the rule as changed; NULL: none is left. */
 enum lh_exit lh_access_database_change(const struct lh_cli *cli, bool is_grant, const char *principal, const char *ns,
@@ -14,10 +14,10 @@ enum lh_exit lh_access_database_change(const struct lh_cli *cli, bool is_grant, 
 
 /* Creates a token. `expires_us` 0: it never expires. */
 enum lh_exit lh_token_database_create(const struct lh_cli *cli, const char *name, int64_t expires_us,
-                                      struct lh_arena *arena, Leasehold__V1__CreateTokenResponse *response);
-enum lh_exit lh_token_database_revoke(const struct lh_cli *cli, const char *name_or_id,
-                                      Leasehold__V1__RevokeTokenResponse *response);
+                                      struct lh_arena *arena, Leasehold__V1__CreateTokenResponse **response);
+enum lh_exit lh_token_database_revoke(const struct lh_cli *cli, const char *name_or_id, struct lh_arena *arena,
+                                      Leasehold__V1__RevokeTokenResponse **response);
 enum lh_exit lh_token_database_list(const struct lh_cli *cli, struct lh_arena *arena,
-                                    Leasehold__V1__ListTokensResponse *response);
+                                    Leasehold__V1__ListTokensResponse **response);
 
 #endif

@@ -7,6 +7,8 @@
 #include "cli/bounds.h"
 #include "cli/error.h"
 #include "cli/message.h"
+#include "pg/values.h"
+#include "json/row_message.h"
 
 static void on_notice(void *arg, const char *line)
 {
@@ -78,32 +80,17 @@ PGresult *lh_database_ask(const struct lh_cli *cli, enum lh_database_use use, co
     return result;
 }
 
-static Google__Protobuf__Duration *row_duration(struct lh_arena *arena, const PGresult *result, int row,
-                                                const char *column_us)
+enum lh_exit lh_database_rows(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
+                              const char *const *values, size_t value_count, struct lh_arena *arena,
+                              struct lh_rows *rows)
 {
-    if (lh_query_text(result, row, column_us) == NULL)
-        return NULL;
-    return lh_duration_new(arena, lh_query_number(result, row, column_us, 0));
-}
+    enum lh_exit status;
+    PGresult *result = lh_database_ask(cli, use, sql, values, value_count, &status);
 
-Google__Protobuf__Timestamp *lh_row_timestamp(struct lh_arena *arena, const PGresult *result, int row,
-                                              const char *column_us)
-{
-    if (lh_query_text(result, row, column_us) == NULL)
-        return NULL;
-    return lh_timestamp_new(arena, lh_query_number(result, row, column_us, 0));
-}
-
-char **lh_segments_in_arena(struct lh_arena *arena, const char *ns, size_t *count)
-{
-    char **list = lh_arena_alloc(arena, (LH_NAMESPACE_MAX_SEGMENTS + 1) * sizeof(*list));
-    char *rest = NULL;
-
-    *count = 0;
-    for (char *segment = strtok_r(lh_arena_strdup(arena, ns), ".", &rest);
-         segment != NULL && *count < LH_NAMESPACE_MAX_SEGMENTS; segment = strtok_r(NULL, ".", &rest))
-        list[(*count)++] = segment;
-    return list;
+    if (result != NULL)
+        *rows = lh_pg_rows(result, 0, arena);
+    PQclear(result);
+    return status;
 }
 
 const char lh_lease_columns[] =
@@ -113,16 +100,8 @@ const char lh_lease_columns[] =
     " (extract(epoch from l.remaining) * 1000000)::bigint as remaining_us,"
     " (extract(epoch from l.deadline) * 1000000)::bigint as deadline_us,"
     " (extract(epoch from l.acquired_at) * 1000000)::bigint as acquired_at_us,"
-    " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us, l.mode, l.units, l.slots ";
-
-static Leasehold__V1__Liveness liveness_from_text(const char *text)
-{
-    static const char *const names[] = {"", "alive", "suspected_dead", "overdue", "expired"};
-    for (int i = 1; text != NULL && i <= 4; i++)
-        if (strcmp(text, names[i]) == 0)
-            return (Leasehold__V1__Liveness)i;
-    return LEASEHOLD__V1__LIVENESS__LIVENESS_UNSPECIFIED;
-}
+    " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us, l.mode, l.units,"
+    " array_to_string(l.slots, ',') as slots ";
 
 void lh_lease_add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, const char *text)
 {
@@ -143,53 +122,10 @@ void lh_lease_add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, co
     json_decref(labels);
 }
 
-/* "{1,2}", an array as PostgreSQL writes it. */
-static void add_slots(struct lh_arena *arena, Leasehold__V1__Lease *lease, const char *text)
+Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const struct lh_rows *rows, size_t row)
 {
-    size_t commas = 0;
+    Leasehold__V1__Lease *lease = lh_row_message(&leasehold__v1__lease__descriptor, rows, row, arena);
 
-    for (const char *c = text; c != NULL && *c != '\0'; c++)
-        commas += *c == ',';
-    if (text == NULL || strcmp(text, "{}") == 0)
-        return;
-    lease->slots = lh_arena_alloc(arena, (commas + 1) * sizeof(*lease->slots));
-    for (const char *at = text; at != NULL; at = strchr(at + 1, ','))
-        lease->slots[lease->n_slots++] = (int32_t)strtol(at + 1, NULL, 10);
-}
-
-Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *result, int row)
-{
-    Leasehold__V1__Lease *lease = lh_arena_alloc(arena, sizeof(*lease));
-    const char *ns = lh_query_text(result, row, "namespace");
-    const char *key = lh_query_text(result, row, "key");
-    const char *owner = lh_query_text(result, row, "owner");
-    const char *principal = lh_query_text(result, row, "principal");
-    const char *mode = lh_query_text(result, row, "mode");
-
-    leasehold__v1__lease__init(lease);
-    if (mode != NULL)
-        lease->mode =
-            strcmp(mode, "shared") == 0 ? LEASEHOLD__V1__MODE__MODE_SHARED : LEASEHOLD__V1__MODE__MODE_EXCLUSIVE;
-    lease->units = (int32_t)lh_query_number(result, row, "units", 0);
-    add_slots(arena, lease, lh_query_text(result, row, "slots"));
-    lease->scope = lh_arena_alloc(arena, sizeof(*lease->scope));
-    leasehold__v1__scope__init(lease->scope);
-    lease->scope->namespace_ = lh_segments_in_arena(arena, ns != NULL ? ns : "", &lease->scope->n_namespace_);
-    if (key != NULL)
-        lease->scope->key = lh_arena_strdup(arena, key);
-    if (owner != NULL)
-        lease->owner = lh_arena_strdup(arena, owner);
-    if (principal != NULL)
-        lease->principal = lh_arena_strdup(arena, principal);
-    lease->token = lh_query_number(result, row, "token", 0);
-    lease->heartbeats = lh_query_number(result, row, "heartbeats", 0);
-    lease->liveness = liveness_from_text(lh_query_text(result, row, "liveness"));
-    lease->duration = row_duration(arena, result, row, "duration_us");
-    lease->grace = row_duration(arena, result, row, "grace_us");
-    lease->remaining = row_duration(arena, result, row, "remaining_us");
-    lease->deadline = lh_row_timestamp(arena, result, row, "deadline_us");
-    lease->acquired_at = lh_row_timestamp(arena, result, row, "acquired_at_us");
-    lease->heartbeat_at = lh_row_timestamp(arena, result, row, "heartbeat_at_us");
-    lh_lease_add_labels(arena, lease, lh_query_text(result, row, "labels"));
+    lh_lease_add_labels(arena, lease, lh_rows_cell(rows, row, "labels"));
     return lease;
 }

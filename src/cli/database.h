@@ -8,6 +8,7 @@
 #include <libpq-fe.h>
 
 #include "base/memory.h"
+#include "base/rows.h"
 #include "cli/cli.h"
 #include "embed/query.h"
 #include "embed/session.h"
@@ -28,20 +29,18 @@ PGresult *lh_database_query(struct lh_session *session, const struct lh_cli *cli
 PGresult *lh_database_ask(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
                           const char *const *values, size_t value_count, enum lh_exit *status);
 
+/* Runs a query in a session of its own. Not DONE: an error was printed, and `rows` stays as it is. */
+enum lh_exit lh_database_rows(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
+                              const char *const *values, size_t value_count, struct lh_arena *arena,
+                              struct lh_rows *rows);
+
 /* The columns of lh_lease_from_row, for a row of leasehold.lease called l. */
 extern const char lh_lease_columns[];
 
 /* Reads a lease. Columns are found by name; one that is missing or null leaves its field at its default. */
-Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *result, int row);
+Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const struct lh_rows *rows, size_t row);
 
 /* Adds the labels of a JSON object; `text` may be NULL. */
 void lh_lease_add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, const char *text);
-
-/* Reads a time. NULL for null and for a column that is not there. */
-Google__Protobuf__Timestamp *lh_row_timestamp(struct lh_arena *arena, const PGresult *result, int row,
-                                              const char *column_us);
-
-/* Returns the segments of a dotted namespace. */
-char **lh_segments_in_arena(struct lh_arena *arena, const char *ns, size_t *count);
 
 #endif

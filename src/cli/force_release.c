@@ -10,6 +10,7 @@
 #include "cli/lease_text.h"
 #include "cli/message.h"
 #include "cli/server.h"
+#include "pg/values.h"
 #include "json/print.h"
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
@@ -41,14 +42,15 @@ static void print_ended(const struct lh_cli *cli, const Leasehold__V1__ForceRele
 }
 
 /* A row for each lease. */
-static void print_rows(const struct lh_cli *cli, const PGresult *rows)
+static void print_rows(const struct lh_cli *cli, const PGresult *result)
 {
     Leasehold__V1__ForceReleaseResponse response = LEASEHOLD__V1__FORCE_RELEASE_RESPONSE__INIT;
     struct lh_arena arena = {0};
+    struct lh_rows rows = lh_pg_rows(result, 0, &arena);
 
-    response.leases = lh_arena_alloc(&arena, ((size_t)PQntuples(rows) + 1) * sizeof(*response.leases));
-    for (int row = 0; row < PQntuples(rows); row++)
-        response.leases[response.n_leases++] = lh_lease_from_row(&arena, rows, row);
+    response.leases = lh_arena_alloc(&arena, (rows.row_count + 1) * sizeof(*response.leases));
+    for (size_t row = 0; row < rows.row_count; row++)
+        response.leases[response.n_leases++] = lh_lease_from_row(&arena, &rows, row);
     response.lease = response.leases[0];
     print_ended(cli, &response);
     lh_arena_finish(&arena);

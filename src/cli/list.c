@@ -86,19 +86,17 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *ns, const 
     const char *const values[] = {strcmp(ns, ".") == 0 ? "" : ns,
                                   lh_args_has(&cli->args, "children") ? "true" : "false", sieve->owner,
                                   states_in_database[sieve->state], longer_than};
+    struct lh_rows rows = {0};
     enum lh_exit status;
-    PGresult *rows;
 
     snprintf(longer_than, sizeof(longer_than), "%" PRId64, sieve->longer_than_us);
-    rows = lh_database_ask(cli, LH_DATABASE_READ, sql, values, 5, &status);
-
-    if (rows != NULL) {
-        all.leases = lh_arena_alloc(arena, ((size_t)PQntuples(rows) + 1) * sizeof(*all.leases));
-        for (int row = 0; row < PQntuples(rows); row++)
-            all.leases[all.n_leases++] = lh_lease_from_row(arena, rows, row);
+    status = lh_database_rows(cli, LH_DATABASE_READ, sql, values, 5, arena, &rows);
+    if (status == LH_EXIT_DONE) {
+        all.leases = lh_arena_alloc(arena, (rows.row_count + 1) * sizeof(*all.leases));
+        for (size_t row = 0; row < rows.row_count; row++)
+            all.leases[all.n_leases++] = lh_lease_from_row(arena, &rows, row);
         print(cli, &all);
     }
-    PQclear(rows);
     free(sql);
     return status;
 }

@@ -36,25 +36,6 @@ Google__Protobuf__Duration lh_duration_message(int64_t duration_us)
     return message;
 }
 
-Google__Protobuf__Duration *lh_duration_new(struct lh_arena *arena, int64_t duration_us)
-{
-    Google__Protobuf__Duration *message = lh_arena_alloc(arena, sizeof(*message));
-
-    *message = lh_duration_message(duration_us);
-    return message;
-}
-
-Google__Protobuf__Timestamp *lh_timestamp_new(struct lh_arena *arena, int64_t us)
-{
-    Google__Protobuf__Timestamp *message = lh_arena_alloc(arena, sizeof(*message));
-    int64_t fraction_us = (us % LH_US_PER_S + LH_US_PER_S) % LH_US_PER_S; /* nanos are never negative here */
-
-    google__protobuf__timestamp__init(message);
-    message->seconds = (us - fraction_us) / LH_US_PER_S;
-    message->nanos = (int32_t)fraction_us * 1000;
-    return message;
-}
-
 void lh_segments_split(struct lh_segments *segments, const char *ns)
 {
     char *rest = NULL;

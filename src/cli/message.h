@@ -14,8 +14,6 @@ int64_t lh_duration_us(const Google__Protobuf__Duration *duration);
 int64_t lh_timestamp_us(const Google__Protobuf__Timestamp *timestamp);
 
 Google__Protobuf__Duration lh_duration_message(int64_t duration_us);
-Google__Protobuf__Duration *lh_duration_new(struct lh_arena *arena, int64_t duration_us);
-Google__Protobuf__Timestamp *lh_timestamp_new(struct lh_arena *arena, int64_t us);
 
 /* A dotted namespace, split into segments, and the message of it. Zero-initialised it is the root; the segments are
    its own. */

@@ -47,8 +47,8 @@ static const char *unset_text(const char *field)
 
 static void print_effective(const Leasehold__V1__GetPolicyResponse *response)
 {
-    const ProtobufCFieldDescriptor *fields[LH_POLICY_FIELDS_MAX];
-    size_t count = lh_policy_fields(fields);
+    const ProtobufCFieldDescriptor *fields[LH_POLICY_SETTINGS_MAX];
+    size_t count = lh_policy_settings(fields);
     struct lh_grid table = {.columns = 3};
 
     lh_grid_texts(&table, "SETTING", "VALUE", "FROM", NULL);
@@ -64,8 +64,8 @@ static void print_effective(const Leasehold__V1__GetPolicyResponse *response)
 /* "grace=5 s, frozen=true" */
 static void print_policies(const Leasehold__V1__ListPoliciesResponse *response)
 {
-    const ProtobufCFieldDescriptor *fields[LH_POLICY_FIELDS_MAX];
-    size_t count = lh_policy_fields(fields);
+    const ProtobufCFieldDescriptor *fields[LH_POLICY_SETTINGS_MAX];
+    size_t count = lh_policy_settings(fields);
     struct lh_grid table = {.columns = 3};
 
     lh_grid_texts(&table, "NAMESPACE", "SETTING", "VALUE", NULL);
@@ -123,14 +123,15 @@ static enum lh_exit show(struct policy_command *command)
 static enum lh_exit list(struct policy_command *command)
 {
     Leasehold__V1__ListPoliciesRequest request = LEASEHOLD__V1__LIST_POLICIES_REQUEST__INIT;
-    Leasehold__V1__ListPoliciesResponse made;
-    const Leasehold__V1__ListPoliciesResponse *response = &made;
+    Leasehold__V1__ListPoliciesResponse *made;
+    const Leasehold__V1__ListPoliciesResponse *response;
     struct lh_reply reply = {0};
     enum lh_exit status;
 
     request.page_size = PAGE_SIZE;
     if (command->cli->uses_database) {
         status = lh_policy_database_list(command->cli, &command->arena, &made);
+        response = made;
     } else {
         status = lh_server_list(command->cli, SERVICE, "ListPolicies", &request.base, 0, &reply);
         response = (const Leasehold__V1__ListPoliciesResponse *)reply.message;
@@ -212,8 +213,8 @@ static enum lh_exit set(struct policy_command *command, size_t count, const char
 /* The names given, or, without any, all that are set. */
 static enum lh_exit reset(struct policy_command *command, size_t count, const char **words)
 {
-    const ProtobufCFieldDescriptor *fields[LH_POLICY_FIELDS_MAX];
-    size_t field_count = lh_policy_fields(fields);
+    const ProtobufCFieldDescriptor *fields[LH_POLICY_SETTINGS_MAX];
+    size_t field_count = lh_policy_settings(fields);
     Leasehold__V1__Policy policy = LEASEHOLD__V1__POLICY__INIT;
     Google__Protobuf__FieldMask mask = GOOGLE__PROTOBUF__FIELD_MASK__INIT;
     const Leasehold__V1__GetPolicyResponse *before;

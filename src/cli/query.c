@@ -133,7 +133,7 @@ static enum lh_exit run(struct lh_cli *cli)
     const char *max = lh_args_value(args, "max");
     int64_t count = query == &history_query ? ROWS_DEFAULT : ROWS_MAX;
     struct lh_error error = {0};
-    struct lh_rows rows = {0};
+    struct lh_query_cells rows = {0};
     struct lh_asked_for asked;
     enum lh_exit status;
 

@@ -81,7 +81,7 @@ static json_t *cell_json(const struct lh_column *column, const char *text)
     }
 }
 
-static void print_json(const struct lh_query *query, const struct lh_rows *rows)
+static void print_json(const struct lh_query *query, const struct lh_query_cells *rows)
 {
     json_t *list = json_array(), *all;
 
@@ -105,7 +105,7 @@ static bool is_number(enum lh_column_kind kind)
     return kind == LH_COLUMN_COUNT || kind == LH_COLUMN_PLACE || kind == LH_COLUMN_UNITS || kind == LH_COLUMN_INT64;
 }
 
-static void print_table(const struct lh_query *query, const struct lh_rows *rows)
+static void print_table(const struct lh_query *query, const struct lh_query_cells *rows)
 {
     struct lh_grid table = {0};
 
@@ -124,7 +124,7 @@ static void print_table(const struct lh_query *query, const struct lh_rows *rows
     lh_grid_print(&table, stdout);
 }
 
-static void print_card(const struct lh_query *query, const struct lh_rows *rows)
+static void print_card(const struct lh_query *query, const struct lh_query_cells *rows)
 {
     struct lh_grid card = {.columns = 2};
 
@@ -137,7 +137,7 @@ static void print_card(const struct lh_query *query, const struct lh_rows *rows)
     lh_grid_print(&card, stdout);
 }
 
-void lh_query_print(const struct lh_cli *cli, const struct lh_query *query, const struct lh_rows *rows)
+void lh_query_print(const struct lh_cli *cli, const struct lh_query *query, const struct lh_query_cells *rows)
 {
     if (cli->output == LH_OUTPUT_JSON)
         print_json(query, rows);

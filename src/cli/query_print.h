@@ -4,6 +4,6 @@
 
 #include "cli/query_rows.h"
 
-void lh_query_print(const struct lh_cli *cli, const struct lh_query *query, const struct lh_rows *rows);
+void lh_query_print(const struct lh_cli *cli, const struct lh_query *query, const struct lh_query_cells *rows);
 
 #endif

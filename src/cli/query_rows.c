@@ -39,7 +39,7 @@ static size_t column_at(const struct lh_query *query, const char *name)
     return at;
 }
 
-static const char *held(const struct lh_query *query, struct lh_rows *rows, const char *const *cells)
+static const char *held(const struct lh_query *query, struct lh_query_cells *rows, const char *const *cells)
 {
     const char *from = cells[column_at(query, "acquired_at")], *to = cells[column_at(query, "ended_at")];
     char us[24];
@@ -50,7 +50,7 @@ static const char *held(const struct lh_query *query, struct lh_rows *rows, cons
     return lh_arena_strdup(&rows->arena, us);
 }
 
-static void make_alike(const struct lh_query *query, struct lh_rows *rows, const char **cells)
+static void make_alike(const struct lh_query *query, struct lh_query_cells *rows, const char **cells)
 {
     for (size_t i = 0; i < rows->column_count; i++) {
         enum lh_column_kind kind = query->columns[i].kind;
@@ -66,7 +66,7 @@ static void make_alike(const struct lh_query *query, struct lh_rows *rows, const
     }
 }
 
-static void make_room(const struct lh_query *query, struct lh_rows *rows, size_t count)
+static void make_room(const struct lh_query *query, struct lh_query_cells *rows, size_t count)
 {
     rows->count = count;
     rows->column_count = columns_of(query);
@@ -102,7 +102,7 @@ static char *statement_of(const struct lh_query *query)
 }
 
 static enum lh_exit by_database(const struct lh_cli *cli, const struct lh_query *query,
-                                const struct lh_asked_for *asked, struct lh_rows *rows)
+                                const struct lh_asked_for *asked, struct lh_query_cells *rows)
 {
     char *statement = statement_of(query), max[24];
     const char *values[] = {asked->ns, asked->key, asked->include_children ? "true" : "false", max};
@@ -210,7 +210,8 @@ static const char *field_text(struct lh_arena *arena, const ProtobufCMessage *me
 }
 
 /* Of a list its first field is what is listed. */
-static void take_answer(const struct lh_query *query, const ProtobufCMessage *answer, size_t max, struct lh_rows *rows)
+static void take_answer(const struct lh_query *query, const ProtobufCMessage *answer, size_t max,
+                        struct lh_query_cells *rows)
 {
     const ProtobufCFieldDescriptor *list = query->list != NULL ? &answer->descriptor->fields[0] : NULL;
     const ProtobufCMessage *const *items =
@@ -224,7 +225,7 @@ static void take_answer(const struct lh_query *query, const ProtobufCMessage *an
 }
 
 static enum lh_exit by_server(const struct lh_cli *cli, const struct lh_query *query, const struct lh_asked_for *asked,
-                              struct lh_rows *rows)
+                              struct lh_query_cells *rows)
 {
     Leasehold__V1__ListRequest request = LEASEHOLD__V1__LIST_REQUEST__INIT;
     Leasehold__V1__ExplainRequest of_scope = LEASEHOLD__V1__EXPLAIN_REQUEST__INIT;
@@ -253,7 +254,7 @@ static enum lh_exit by_server(const struct lh_cli *cli, const struct lh_query *q
 }
 
 enum lh_exit lh_query_rows(const struct lh_cli *cli, const struct lh_query *query, const struct lh_asked_for *asked,
-                           struct lh_rows *rows)
+                           struct lh_query_cells *rows)
 {
     enum lh_exit status =
         cli->uses_database ? by_database(cli, query, asked, rows) : by_server(cli, query, asked, rows);

@@ -54,7 +54,7 @@ struct lh_asked_for {
 };
 
 /* Cells row by row; NULL for null, and for empty text. */
-struct lh_rows {
+struct lh_query_cells {
     size_t count;
     size_t column_count;
     const char **cells;
@@ -63,6 +63,6 @@ struct lh_rows {
 
 /* From the database or the daemon, whichever `cli` names. Not DONE: an error was printed. Finish rows->arena either way. */
 enum lh_exit lh_query_rows(const struct lh_cli *cli, const struct lh_query *query, const struct lh_asked_for *asked,
-                           struct lh_rows *rows);
+                           struct lh_query_cells *rows);
 
 #endif

@@ -9,6 +9,7 @@
 #include "cli/lease_text.h"
 #include "cli/message.h"
 #include "json/print.h"
+#include "json/row_message.h"
 
 void lh_reap_pass_begin(struct lh_reap_pass *pass)
 {
@@ -71,21 +72,18 @@ static Leasehold__V1__Lease *lease_message(struct lh_arena *arena, const struct 
     Leasehold__V1__Lease *message = lh_arena_alloc(arena, sizeof(*message));
 
     leasehold__v1__lease__init(message);
-    message->scope = lh_arena_alloc(arena, sizeof(*message->scope));
-    leasehold__v1__scope__init(message->scope);
-    message->scope->namespace_ = lh_segments_in_arena(arena, lease->namespace_text, &message->scope->n_namespace_);
-    message->scope->key = lh_arena_strdup(arena, lease->key);
+    message->scope = lh_message_scope(lease->namespace_text, lh_arena_strdup(arena, lease->key), arena);
     message->owner = lh_arena_strdup(arena, lease->owner);
     if (lease->principal != NULL)
         message->principal = lh_arena_strdup(arena, lease->principal);
     message->token = lease->token;
     message->heartbeats = lease->heartbeats;
     message->liveness = LEASEHOLD__V1__LIVENESS__LIVENESS_EXPIRED;
-    message->duration = lh_duration_new(arena, lease->duration_us);
-    message->grace = lh_duration_new(arena, lease->grace_us);
-    message->deadline = lh_timestamp_new(arena, lease->deadline_at_us);
-    message->acquired_at = lh_timestamp_new(arena, lease->acquired_at_us);
-    message->heartbeat_at = lh_timestamp_new(arena, lease->heartbeat_at_us);
+    message->duration = lh_message_duration(lease->duration_us, arena);
+    message->grace = lh_message_duration(lease->grace_us, arena);
+    message->deadline = lh_message_timestamp(lease->deadline_at_us, arena);
+    message->acquired_at = lh_message_timestamp(lease->acquired_at_us, arena);
+    message->heartbeat_at = lh_message_timestamp(lease->heartbeat_at_us, arena);
     lh_lease_add_labels(arena, message, lease->labels);
     return message;
 }
@@ -100,7 +98,7 @@ void lh_reap_pass_add_failed(struct lh_reap_pass *pass, const struct lh_embed_le
     failure->error = lh_arena_strdup(&pass->arena, error);
     failure->reap_failures = reap_failures;
     if (next_try_at_us != 0)
-        failure->next_try_at = lh_timestamp_new(&pass->arena, next_try_at_us);
+        failure->next_try_at = lh_message_timestamp(next_try_at_us, &pass->arena);
     add(pass, failure);
 }
 

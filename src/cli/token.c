@@ -34,7 +34,7 @@ static void print_created(const char *name, const Leasehold__V1__CreateTokenResp
 static enum lh_exit create(struct lh_cli *cli, const char *name, struct lh_arena *arena)
 {
     Leasehold__V1__CreateTokenRequest request = LEASEHOLD__V1__CREATE_TOKEN_REQUEST__INIT;
-    Leasehold__V1__CreateTokenResponse made, *response = &made;
+    Leasehold__V1__CreateTokenResponse *response;
     Google__Protobuf__Duration duration;
     const char *expires = lh_args_value(&cli->args, "expires");
     struct lh_error error = {0};
@@ -48,7 +48,7 @@ static enum lh_exit create(struct lh_cli *cli, const char *name, struct lh_arena
     request.name = (char *)(uintptr_t)name;
     request.expires = expires_us > 0 ? &duration : NULL;
     if (cli->uses_database) {
-        status = lh_token_database_create(cli, name, expires_us, arena, &made);
+        status = lh_token_database_create(cli, name, expires_us, arena, &response);
     } else {
         /* A second token would do no good: never repeated. */
         status = lh_server_ask(cli, SERVICE, "CreateToken", &request.base, LH_NO_REPEAT, &reply);
@@ -91,17 +91,16 @@ static void print_tokens(const Leasehold__V1__ListTokensResponse *response)
 static enum lh_exit list(struct lh_cli *cli, struct lh_arena *arena)
 {
     Leasehold__V1__ListTokensRequest request = LEASEHOLD__V1__LIST_TOKENS_REQUEST__INIT;
-    Leasehold__V1__ListTokensResponse made;
-    const Leasehold__V1__ListTokensResponse *response = &made;
+    Leasehold__V1__ListTokensResponse *response;
     struct lh_reply reply = {0};
     enum lh_exit status;
 
     request.page_size = PAGE_SIZE;
     if (cli->uses_database) {
-        status = lh_token_database_list(cli, arena, &made);
+        status = lh_token_database_list(cli, arena, &response);
     } else {
         status = lh_server_list(cli, SERVICE, "ListTokens", &request.base, 0, &reply);
-        response = (const Leasehold__V1__ListTokensResponse *)reply.message;
+        response = (Leasehold__V1__ListTokensResponse *)reply.message;
     }
     if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)
         lh_json_print(stdout, &response->base);
@@ -115,16 +114,16 @@ static enum lh_exit list(struct lh_cli *cli, struct lh_arena *arena)
 
 /* --- revoke --- */
 
-static enum lh_exit revoke(struct lh_cli *cli, const char *name_or_id)
+static enum lh_exit revoke(struct lh_cli *cli, const char *name_or_id, struct lh_arena *arena)
 {
     Leasehold__V1__RevokeTokenRequest request = LEASEHOLD__V1__REVOKE_TOKEN_REQUEST__INIT;
-    Leasehold__V1__RevokeTokenResponse made, *response = &made;
+    Leasehold__V1__RevokeTokenResponse *response;
     struct lh_reply reply = {0};
     enum lh_exit status;
 
     request.name_or_id = (char *)(uintptr_t)name_or_id;
     if (cli->uses_database) {
-        status = lh_token_database_revoke(cli, name_or_id, &made);
+        status = lh_token_database_revoke(cli, name_or_id, arena, &response);
     } else {
         status = lh_server_ask(cli, SERVICE, "RevokeToken", &request.base, LH_NO_REPEAT, &reply);
         response = (Leasehold__V1__RevokeTokenResponse *)reply.message;
@@ -160,7 +159,7 @@ static enum lh_exit run(struct lh_cli *cli)
     if (is_list)
         status = list(cli, &arena);
     else
-        status = is_create ? create(cli, args->words[1], &arena) : revoke(cli, args->words[1]);
+        status = is_create ? create(cli, args->words[1], &arena) : revoke(cli, args->words[1], &arena);
     lh_arena_finish(&arena);
     return status;
 }

@@ -38,7 +38,6 @@
 #include "access/access.h"
 #include "base/heap.h"
 #include "base/status.h"
-#include "lease/access_admin.h"
 #include "lease/types.h"
 #include "lease/view.h"
 
@@ -398,54 +397,6 @@ struct lh_events_answer {
     bool is_lagged; /* events are missing, and the watches are gone */
 };
 
-/* The fields of a policy. */
-enum lh_policy_field {
-    LH_POLICY_MIN_DURATION,
-    LH_POLICY_MAX_DURATION,
-    LH_POLICY_GRACE,
-    LH_POLICY_MAX_HOLD,
-    LH_POLICY_DEAD_AFTER,
-    LH_POLICY_EXPIRY,
-    LH_POLICY_REAPER,
-    LH_POLICY_FROZEN,
-    LH_POLICY_MAX_LEASES,
-    LH_POLICY_MAX_WAITERS,
-    LH_POLICY_HISTORY,
-    LH_POLICY_MAX_REAP_FAILURES,
-    LH_POLICY_HOOK_TIMEOUT,
-    LH_POLICY_FREE_RETENTION,
-    LH_POLICY_HISTORY_RETENTION,
-    LH_POLICY_AT_LEAST,
-    LH_POLICY_CAPACITY,
-    LH_POLICY_END_AT_MAX_HOLD,
-    LH_POLICY_FIELD_COUNT
-};
-
-struct lh_policy_value {
-    int64_t number;   /* microseconds for durations, 0 or 1 for booleans, counts */
-    const char *text; /* expiry ("takeover", "reap", "manual") and reaper ("auto", "external"), else NULL */
-};
-
-struct lh_policy {
-    const char *ns; /* "" is the root */
-    uint32_t set;
-    struct lh_policy_value values[LH_POLICY_FIELD_COUNT];
-    /* Effective policies: the prefix that each value comes from ("": the root), else NULL. */
-    const char *sources[LH_POLICY_FIELD_COUNT];
-};
-
-/* Returns the name of the column, which is the proto field's too: "min_duration" ... */
-const char *lh_policy_field_name(enum lh_policy_field field);
-
-struct lh_policy_answer {
-    /* Get: own, effective; set: effective; list: own ones. */
-    const struct lh_policy *policies;
-    size_t policy_count;
-    bool has_more;
-    /* List: the next page begins behind this one; NULL: behind the last policy. */
-    const char *stop_ns;
-};
-
 typedef void lh_tick_cb(void *arg, enum lh_status status, const struct lh_error *error,
                         const struct lh_tick_answer *answer);
 typedef void lh_survey_cb(void *arg, enum lh_status status, const struct lh_error *error,
@@ -460,8 +411,6 @@ typedef void lh_scope_cb(void *arg, enum lh_status status, const struct lh_error
                          const struct lh_scope_answer *answer);
 typedef void lh_list_cb(void *arg, enum lh_status status, const struct lh_error *error,
                         const struct lh_list_answer *answer);
-typedef void lh_policy_cb(void *arg, enum lh_status status, const struct lh_error *error,
-                          const struct lh_policy_answer *answer);
 typedef void lh_barrier_cb(void *arg, enum lh_status status, const struct lh_error *error, uint64_t horizon);
 typedef void lh_settled_cb(void *arg, enum lh_status status, const struct lh_error *error, bool is_settled);
 typedef void lh_events_cb(void *arg, enum lh_status status, const struct lh_error *error,
@@ -542,25 +491,21 @@ struct lh_store_ops {
     enum lh_status (*force_release)(struct lh_store *store, const char *ns, const char *key, const char *reason,
                                     int64_t token, bool all, const struct lh_requester *requester, lh_scope_cb *on_done,
                                     void *arg);
-    /* Changes each field in `mask`: sets it if policy->set has it, else lets it inherit again. */
-    enum lh_status (*set_policy)(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
-                                 const struct lh_requester *requester, lh_policy_cb *on_done, void *arg);
-    enum lh_status (*get_policy)(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg);
-    enum lh_status (*list_policies)(struct lh_store *store, int32_t page_size, const char *after_ns,
-                                    lh_policy_cb *on_done, void *arg);
-    /* Administration of rules and tokens: see lease/access_admin.h. `after` NULL: the first page. */
+    /* Administration, and what people look at; the answers are rows. Set answers what is in force last; get the namespace's
+       own policy, then the one in force; a change of access the rule as it is now, none if no right is left; create the
+       new token, which is valid for `expires_us` (0: for ever); revoke the number of tokens. */
+    enum lh_status (*set_policy)(struct lh_store *store, const struct lh_policy_change *change,
+                                 const struct lh_requester *requester, lh_rows_cb *on_done, void *arg);
+    enum lh_status (*get_policy)(struct lh_store *store, const char *ns, lh_rows_cb *on_done, void *arg);
     enum lh_status (*change_access)(struct lh_store *store, const struct lh_requester *by,
-                                    const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg);
-    enum lh_status (*list_access)(struct lh_store *store, int32_t page_size, const char *after_principal,
-                                  const char *after_ns, lh_access_admin_cb *on_done, void *arg);
+                                    const struct lh_access_change *change, lh_rows_cb *on_done, void *arg);
     enum lh_status (*create_token)(struct lh_store *store, const struct lh_requester *by, const char *name,
-                                   int64_t expires_us, lh_access_admin_cb *on_done, void *arg);
+                                   int64_t expires_us, lh_rows_cb *on_done, void *arg);
     enum lh_status (*revoke_token)(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
-                                   lh_access_admin_cb *on_done, void *arg);
-    enum lh_status (*list_tokens)(struct lh_store *store, int32_t page_size, const char *after_name,
-                                  const char *after_id, lh_access_admin_cb *on_done, void *arg);
-
-    enum lh_status (*view)(struct lh_store *store, const struct lh_view_request *request, lh_view_cb *on_done,
+                                   lh_rows_cb *on_done, void *arg);
+    enum lh_status (*list_rows)(struct lh_store *store, const struct lh_list_page *page, lh_rows_cb *on_done,
+                                void *arg);
+    enum lh_status (*view)(struct lh_store *store, const struct lh_view_request *request, lh_rows_cb *on_done,
                            void *arg);
 
     /*

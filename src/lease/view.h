@@ -1,4 +1,4 @@
-/* Views for people: rows of text as the store returns them. */
+/* Views, lists and changes of policies, rules and tokens, as people ask a store for them. The answers are rows of text. */
 #ifndef LH_LEASE_VIEW_H
 #define LH_LEASE_VIEW_H
 
@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "access/access.h"
+#include "base/rows.h"
 
 enum lh_view {
     LH_VIEW_NAMESPACES,
@@ -33,16 +34,31 @@ struct lh_view_request {
     const char *after;
 };
 
-/* Cells row by row; NULL for null. Times are microseconds since 1970, durations microseconds, booleans "true" and "false". */
-struct lh_view_answer {
-    const char *const *columns;
-    size_t column_count;
-    const char *const *cells;
-    size_t row_count;
-    bool has_more;
+enum lh_list {
+    LH_LIST_POLICIES, /* own ones, by namespace */
+    LH_LIST_RULES,    /* by principal and namespace */
+    LH_LIST_TOKENS,   /* by name and ID */
+    LH_LIST_COUNT,
 };
 
-typedef void lh_view_cb(void *arg, enum lh_status status, const struct lh_error *error,
-                        const struct lh_view_answer *answer);
+/* A page of a list, behind the one that has these two; NULL: the first page. The store copies it. */
+struct lh_list_page {
+    enum lh_list list;
+    int32_t page_size;
+    const char *after[2];
+};
+
+/* Settings of a namespace, "" is the root: for each name a value, as policy_update() in SQL takes it; NULL: inherit again. */
+struct lh_policy_change {
+    const char *ns;
+    size_t count;
+    const char *const *names;
+    const char *const *values;
+};
+
+struct lh_access_change {
+    struct lh_access_rule rule; /* the rights to give or take */
+    bool is_revoke;             /* take them away; without rights: the whole rule */
+};
 
 #endif

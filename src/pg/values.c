@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <endian.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Dimensions, null flag, element type; then length and lower bound of the one dimension. */
@@ -314,5 +315,52 @@ PGresult *lh_pg_composites(const PGresult *result, int column, const char *const
         const char *bytes = PQgetvalue(result, row, column);
         composite_read(rows, row, bytes, bytes + PQgetlength(result, row, column), count);
     }
+    return rows;
+}
+
+static const char *cell_of(const PGresult *result, int row, int column, struct lh_arena *arena)
+{
+    char text[24];
+    int64_t number;
+
+    if (lh_pg_is_null(result, row, column))
+        return NULL;
+    if (PQfformat(result, column) == 0)
+        return lh_arena_strdup(arena, PQgetvalue(result, row, column));
+    switch (PQftype(result, column)) {
+    case LH_PG_BOOL:
+        return lh_pg_bool(result, row, column) ? "true" : "false";
+    case LH_PG_INT4:
+        number = lh_pg_int4(result, row, column);
+        break;
+    case LH_PG_INT8:
+        number = lh_pg_int8(result, row, column);
+        break;
+    case LH_PG_TIMESTAMPTZ:
+        number = lh_pg_timestamptz(result, row, column);
+        if (number == INT64_MIN || number == INT64_MAX)
+            return NULL;
+        break;
+    default:
+        return lh_arena_strdup(arena, lh_pg_text(result, row, column));
+    }
+    snprintf(text, sizeof(text), "%lld", (long long)number);
+    return lh_arena_strdup(arena, text);
+}
+
+struct lh_rows lh_pg_rows(const PGresult *result, int32_t page_size, struct lh_arena *arena)
+{
+    int count = PQntuples(result), columns = PQnfields(result);
+    struct lh_rows rows = {.column_count = (size_t)columns, .has_more = page_size > 0 && count > page_size};
+    const char **names = lh_arena_alloc(arena, (rows.column_count + 1) * sizeof(*names)), **cells;
+
+    rows.row_count = (size_t)(rows.has_more ? page_size : count);
+    cells = lh_arena_alloc(arena, (rows.row_count * rows.column_count + 1) * sizeof(*cells));
+    for (int column = 0; column < columns; column++)
+        names[column] = lh_arena_strdup(arena, PQfname(result, column));
+    for (size_t i = 0; i < rows.row_count * rows.column_count; i++)
+        cells[i] = cell_of(result, (int)(i / rows.column_count), (int)(i % rows.column_count), arena);
+    rows.columns = names;
+    rows.cells = cells;
     return rows;
 }

@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #include "base/memory.h"
+#include "base/rows.h"
 #include "base/uuid.h"
 
 #define LH_PG_PARAMS_MAX 24 /* hand_over_batch has 19 */
@@ -107,6 +108,10 @@ int32_t lh_pg_int4_array(const PGresult *result, int row, int column, struct lh_
 /* Copies at most `max` elements of a text[] to `arena`, ending in NUL, NULL for null. Returns their number. */
 size_t lh_pg_text_array(const PGresult *result, int row, int column, struct lh_arena *arena, const char **elements,
                         size_t max);
+
+/* Copies the rows to `arena` as text, at most `page_size` of them if that is not 0: booleans, integers, text and times (infinity
+   is null), or any column that came as text. */
+struct lh_rows lh_pg_rows(const PGresult *result, int32_t page_size, struct lh_arena *arena);
 
 /* Returns a column of a composite type as a result of its own: a row for each row of `result` (of nulls for a null)
    and a column for each of the type's first `count` attributes, called `names`. PQclear() it. NULL without memory;

@@ -6,6 +6,7 @@
 
 #include "lease/readiness.h"
 #include "service/message.h"
+#include "json/policy_setting.h"
 
 struct lh_requester lh_call_requester(const struct lh_rpc_call *call)
 {
@@ -93,13 +94,10 @@ const char *lh_call_field(const char *field, char path[LH_VIOLATION_FIELD_BYTES]
         snprintf(path, LH_VIOLATION_FIELD_BYTES, "scope.%s", field);
         return path;
     }
-    for (unsigned i = 0; i < LH_POLICY_FIELD_COUNT; i++) {
-        if (strcmp(field, lh_policy_field_name((enum lh_policy_field)i)) == 0) {
-            snprintf(path, LH_VIOLATION_FIELD_BYTES, "policy.%s", field);
-            return path;
-        }
-    }
-    return field;
+    if (lh_policy_setting(field) == NULL)
+        return field;
+    snprintf(path, LH_VIOLATION_FIELD_BYTES, "policy.%s", field);
+    return path;
 }
 
 static void refuse_with_error(struct lh_rpc_call *call, const struct lh_error *error)

@@ -71,7 +71,6 @@ const char *lh_call_field(const char *field, char path[LH_VIOLATION_FIELD_BYTES]
  *     on_scope: if (lh_store_call_is_answered(store_call, status, error)) reply to store_call->call ...;
  *               lh_store_call_destroy(store_call);
  */
-struct lh_access_admin_answer;
 struct lh_store_call {
     struct lh_rpc_call *call; /* NULL once it has ended */
     struct lh_service *service;
@@ -80,7 +79,7 @@ struct lh_store_call {
     const char *key;
     uint64_t filter;
     int64_t token;
-    void (*reply)(struct lh_store_call *store_call, const struct lh_access_admin_answer *answer); /* used by access.c */
+    enum lh_list list; /* used by access.c */
 };
 
 /* Creates the call; copies the strings, which may be NULL. NULL: refused, the RPC call is answered. */

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "lease/types.h"
 #include "leasehold/v1/leasehold.pb-c.h"
+#include "json/row_message.h"
 
 /* The parts of a lease that go into a message. */
 enum lh_lease_parts {
@@ -16,10 +17,6 @@ enum lh_lease_parts {
     LH_LEASE_SHORT = 2,    /* without labels and slots: in the details of an error */
 };
 
-Google__Protobuf__Duration *lh_message_duration(int64_t duration_us, struct lh_arena *arena);
-Google__Protobuf__Timestamp *lh_message_timestamp(int64_t time_us, struct lh_arena *arena);
-Leasehold__V1__Namespace *lh_message_namespace(const char *ns, struct lh_arena *arena);
-Leasehold__V1__Scope *lh_message_scope(const char *ns, const char *key, struct lh_arena *arena);
 Leasehold__V1__Lease *lh_message_lease(const struct lh_held_lease *lease, unsigned parts, struct lh_arena *arena);
 Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *contention, struct lh_arena *arena);
 

@@ -23,30 +23,17 @@ struct gather {
     void *arg;
 
     union {
-        struct {
-            lh_policy_cb *on_done;
-            const char *after;
-            struct lh_policy *list;
-        } policies;
-        struct {
-            lh_access_admin_cb *on_done;
-            const char *after_principal;
-            const char *after_ns;
-            struct lh_rule_facts *list;
-        } rules;
-        struct {
-            lh_view_cb *on_done;
-            struct lh_view_request request;
-            const char **cells;
-            const char *const *columns;
-            size_t column_count;
-        } view;
+        struct lh_list_page page;
+        struct lh_view_request request;
     };
+    lh_rows_cb *on_done;
+    const char **cells;
+    const char *const *columns;
+    size_t column_count;
     size_t count;
     bool has_more;
-    bool is_cut; /* nothing behind these is complete */
-    const char *cut_ns;
-    const char *cut_principal;
+    bool is_cut; /* nothing behind this place is complete */
+    const char *cut[2];
 };
 
 static struct gather *create(const struct lh_places *places, int32_t page_size, void *arg)
@@ -93,14 +80,37 @@ static const char *copy(struct gather *gather, const char *text)
     return text == NULL ? NULL : lh_arena_strdup(&gather->memory, text);
 }
 
-/* The list grows by so many. */
-static void *grow(struct gather *gather, const void *list, size_t count, size_t size)
+/* Makes room for so many more rows like these. */
+static void grow(struct gather *gather, const struct lh_rows *rows)
 {
-    void *grown = lh_arena_alloc(&gather->memory, (gather->count + count + 1) * size);
+    size_t row_bytes = rows->column_count * sizeof(*gather->cells);
+    const char **cells = lh_arena_alloc(&gather->memory, (gather->count + rows->row_count + 1) * row_bytes);
+    const char **names;
 
     if (gather->count > 0)
-        memcpy(grown, list, gather->count * size);
-    return grown;
+        memcpy(cells, gather->cells, gather->count * row_bytes);
+    gather->cells = cells;
+    if (gather->columns != NULL)
+        return;
+    names = lh_arena_alloc(&gather->memory, (rows->column_count + 1) * sizeof(*names));
+    for (size_t i = 0; i < rows->column_count; i++)
+        names[i] = copy(gather, rows->columns[i]);
+    gather->columns = names;
+    gather->column_count = rows->column_count;
+}
+
+static void answer(struct gather *gather, const struct lh_rows *rows)
+{
+    gather->on_done(gather->arg, LH_OK, NULL, rows);
+}
+
+static struct lh_rows rows_of(const struct gather *gather)
+{
+    return (struct lh_rows){.columns = gather->columns,
+                            .column_count = gather->column_count,
+                            .cells = gather->cells,
+                            .row_count = gather->count,
+                            .has_more = gather->has_more};
 }
 
 /* Of the home is what concerns all namespaces. */
@@ -113,187 +123,130 @@ static bool is_of(const struct gather *gather, const char *ns)
     return place == lh_places_at(gather->places, gather->at);
 }
 
-/* --- policies --- */
+/* --- lists of policies and of rules --- */
 
-static int compare_policies(const void *one, const void *other)
+/* The columns that a list is ordered by. */
+static const char *const order_of[LH_LIST_COUNT][2] = {
+    [LH_LIST_POLICIES] = {"namespace", "namespace"},
+    [LH_LIST_RULES] = {"principal", "namespace"},
+};
+
+static void place_of(const struct gather *gather, const struct lh_rows *rows, size_t row, const char *place[2])
 {
-    return strcmp(((const struct lh_policy *)one)->ns, ((const struct lh_policy *)other)->ns);
+    for (size_t i = 0; i < 2; i++)
+        place[i] = lh_rows_cell(rows, row, order_of[gather->page.list][i]);
 }
 
-static void take_policies(struct gather *gather, const struct lh_policy_answer *answer)
+static int compare_places(const char *const one[2], const char *const other[2])
 {
-    struct lh_policy *list = grow(gather, gather->policies.list, answer->policy_count, sizeof(*list));
+    int order = strcmp(one[0], other[0]);
 
-    for (size_t i = 0; i < answer->policy_count; i++) {
-        struct lh_policy *policy = &list[gather->count];
-        if (!is_of(gather, answer->policies[i].ns))
-            continue;
-        *policy = answer->policies[i];
-        policy->ns = copy(gather, policy->ns);
-        for (size_t j = 0; j < LH_POLICY_FIELD_COUNT; j++) {
-            policy->values[j].text = copy(gather, policy->values[j].text);
-            policy->sources[j] = copy(gather, policy->sources[j]);
-        }
-        gather->count++;
+    return order != 0 ? order : strcmp(one[1], other[1]);
+}
+
+static bool is_before_cut(const struct gather *gather, const char *const place[2])
+{
+    return !gather->is_cut || compare_places(place, gather->cut) <= 0;
+}
+
+/* A row is put behind those that come before it: each answer is in order, so that is few steps. */
+static void insert(struct gather *gather, const struct lh_rows *from, size_t row)
+{
+    size_t columns = gather->column_count, at = gather->count;
+    struct lh_rows rows = rows_of(gather);
+    const char *place[2], *other[2];
+
+    place_of(gather, from, row, place);
+    for (; at > 0; at--) {
+        place_of(gather, &rows, at - 1, other);
+        if (compare_places(other, place) <= 0)
+            break;
     }
-    gather->policies.list = list;
-    if (!answer->has_more || answer->policy_count == 0)
+    memmove(&gather->cells[(at + 1) * columns], &gather->cells[at * columns],
+            (gather->count - at) * columns * sizeof(*gather->cells));
+    for (size_t i = 0; i < columns; i++)
+        gather->cells[at * columns + i] = copy(gather, from->cells[row * columns + i]);
+    gather->count++;
+}
+
+static void take_list(struct gather *gather, const struct lh_rows *rows)
+{
+    const char *last[2];
+
+    grow(gather, rows);
+    for (size_t row = 0; row < rows->row_count; row++)
+        if (is_of(gather, lh_rows_cell(rows, row, "namespace")))
+            insert(gather, rows, row);
+    if (!rows->has_more || rows->row_count == 0)
         return;
-    if (!gather->is_cut || strcmp(answer->policies[answer->policy_count - 1].ns, gather->cut_ns) < 0)
-        gather->cut_ns = copy(gather, answer->policies[answer->policy_count - 1].ns);
+    place_of(gather, rows, rows->row_count - 1, last);
+    if (!is_before_cut(gather, last))
+        return;
+    for (size_t i = 0; i < 2; i++)
+        gather->cut[i] = copy(gather, last[i]);
     gather->is_cut = true;
 }
 
-static void finish_policies(struct gather *gather)
+static void finish_list(struct gather *gather)
 {
-    struct lh_policy_answer answer = {.policies = gather->policies.list, .has_more = gather->is_cut};
+    struct lh_rows rows = rows_of(gather);
+    const char *place[2];
 
-    qsort(gather->policies.list, gather->count, sizeof(*gather->policies.list), compare_policies);
-    while (answer.policy_count < gather->count &&
-           (!gather->is_cut || strcmp(gather->policies.list[answer.policy_count].ns, gather->cut_ns) <= 0))
-        answer.policy_count++;
-    answer.stop_ns = gather->is_cut ? gather->cut_ns : NULL;
-    if (answer.policy_count > (size_t)gather->page_size) {
-        answer.policy_count = (size_t)gather->page_size;
-        answer.has_more = true;
-        answer.stop_ns = NULL;
+    for (rows.row_count = 0; rows.row_count < gather->count; rows.row_count++) {
+        place_of(gather, &rows, rows.row_count, place);
+        if (!is_before_cut(gather, place))
+            break;
     }
-    gather->policies.on_done(gather->arg, LH_OK, NULL, &answer);
+    rows.has_more = gather->is_cut;
+    if (rows.row_count > (size_t)gather->page_size) {
+        rows.row_count = (size_t)gather->page_size;
+        rows.has_more = true;
+    } else if (gather->is_cut) {
+        memcpy(rows.stop, gather->cut, sizeof(rows.stop));
+    }
+    answer(gather, &rows);
 }
 
-static void on_policies(void *arg, enum lh_status status, const struct lh_error *error,
-                        const struct lh_policy_answer *answer)
+static void on_list(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows)
 {
     struct gather *gather = arg;
 
     if (status == LH_OK) {
-        take_policies(gather, answer);
+        take_list(gather, rows);
         if (goes_on(gather, gather->at + 1, &status, &error))
             return;
     }
     if (status == LH_OK)
-        finish_policies(gather);
+        finish_list(gather);
     else
-        gather->policies.on_done(gather->arg, status, error, NULL);
+        gather->on_done(gather->arg, status, error, NULL);
     destroy(gather);
 }
 
-static enum lh_status ask_policies(struct gather *gather)
+static enum lh_status ask_list(struct gather *gather)
 {
     struct lh_store *store = lh_places_at(gather->places, gather->at)->store;
-    return store->ops->list_policies(store, gather->page_size, gather->policies.after, on_policies, gather);
+
+    return store->ops->list_rows(store, &gather->page, on_list, gather);
 }
 
-enum lh_status lh_placed_policies(const struct lh_places *places, int32_t page_size, const char *after_ns,
-                                  lh_policy_cb *on_done, void *arg)
+enum lh_status lh_placed_list(const struct lh_places *places, const struct lh_list_page *page, lh_rows_cb *on_done,
+                              void *arg)
 {
-    struct gather *gather = create(places, page_size, arg);
+    struct gather *gather = create(places, page->page_size, arg);
 
-    gather->policies.on_done = on_done;
-    gather->policies.after = copy(gather, after_ns);
-    return begin(gather, ask_policies);
-}
-
-/* --- rules --- */
-
-static int compare_names(const char *principal, const char *ns, const char *other_principal, const char *other_ns)
-{
-    int order = strcmp(principal, other_principal);
-    return order != 0 ? order : strcmp(ns, other_ns);
-}
-
-static int compare_rules(const void *one, const void *other)
-{
-    const struct lh_access_rule *a = &((const struct lh_rule_facts *)one)->rule;
-    const struct lh_access_rule *b = &((const struct lh_rule_facts *)other)->rule;
-    return compare_names(a->principal, a->ns, b->principal, b->ns);
-}
-
-static bool is_before_cut(const struct gather *gather, const struct lh_access_rule *rule)
-{
-    return !gather->is_cut || compare_names(rule->principal, rule->ns, gather->cut_principal, gather->cut_ns) <= 0;
-}
-
-static void take_rules(struct gather *gather, const struct lh_access_admin_answer *answer)
-{
-    struct lh_rule_facts *list = grow(gather, gather->rules.list, answer->rule_count, sizeof(*list));
-    const struct lh_access_rule *last = answer->rule_count > 0 ? &answer->rules[answer->rule_count - 1].rule : NULL;
-
-    for (size_t i = 0; i < answer->rule_count; i++) {
-        struct lh_rule_facts *facts = &list[gather->count];
-        if (!is_of(gather, answer->rules[i].rule.ns))
-            continue;
-        *facts = answer->rules[i];
-        facts->rule.principal = copy(gather, facts->rule.principal);
-        facts->rule.ns = copy(gather, facts->rule.ns);
-        facts->created_by = copy(gather, facts->created_by);
-        gather->count++;
-    }
-    gather->rules.list = list;
-    if (answer->has_more && last != NULL && is_before_cut(gather, last)) {
-        gather->cut_principal = copy(gather, last->principal);
-        gather->cut_ns = copy(gather, last->ns);
-        gather->is_cut = true;
-    }
-}
-
-static void finish_rules(struct gather *gather)
-{
-    struct lh_access_admin_answer answer = {.rules = gather->rules.list, .has_more = gather->is_cut};
-    struct lh_access_rule stop = {.principal = gather->cut_principal, .ns = gather->cut_ns};
-
-    qsort(gather->rules.list, gather->count, sizeof(*gather->rules.list), compare_rules);
-    while (answer.rule_count < gather->count && is_before_cut(gather, &gather->rules.list[answer.rule_count].rule))
-        answer.rule_count++;
-    answer.stop = gather->is_cut ? &stop : NULL;
-    if (answer.rule_count > (size_t)gather->page_size) {
-        answer.rule_count = (size_t)gather->page_size;
-        answer.has_more = true;
-        answer.stop = NULL;
-    }
-    gather->rules.on_done(gather->arg, LH_OK, NULL, &answer);
-}
-
-static void on_rules(void *arg, enum lh_status status, const struct lh_error *error,
-                     const struct lh_access_admin_answer *answer)
-{
-    struct gather *gather = arg;
-
-    if (status == LH_OK) {
-        take_rules(gather, answer);
-        if (goes_on(gather, gather->at + 1, &status, &error))
-            return;
-    }
-    if (status == LH_OK)
-        finish_rules(gather);
-    else
-        gather->rules.on_done(gather->arg, status, error, NULL);
-    destroy(gather);
-}
-
-static enum lh_status ask_rules(struct gather *gather)
-{
-    struct lh_store *store = lh_places_at(gather->places, gather->at)->store;
-    return store->ops->list_access(store, gather->page_size, gather->rules.after_principal, gather->rules.after_ns,
-                                   on_rules, gather);
-}
-
-enum lh_status lh_placed_rules(const struct lh_places *places, int32_t page_size, const char *after_principal,
-                               const char *after_ns, lh_access_admin_cb *on_done, void *arg)
-{
-    struct gather *gather = create(places, page_size, arg);
-
-    gather->rules.on_done = on_done;
-    gather->rules.after_principal = copy(gather, after_principal);
-    gather->rules.after_ns = copy(gather, after_ns);
-    return begin(gather, ask_rules);
+    gather->on_done = on_done;
+    gather->page = *page;
+    for (size_t i = 0; i < 2; i++)
+        gather->page.after[i] = copy(gather, page->after[i]);
+    return begin(gather, ask_list);
 }
 
 /* --- views --- */
 
 static bool is_asked(const struct gather *gather, size_t at)
 {
-    const struct lh_view_request *request = &gather->view.request;
+    const struct lh_view_request *request = &gather->request;
     const struct lh_place *place = lh_places_at(gather->places, at);
 
     if (request->view == LH_VIEW_DAEMONS)
@@ -318,7 +271,7 @@ static size_t next_asked(const struct gather *gather, size_t at)
 
 static bool is_after(const struct gather *gather, size_t column)
 {
-    return strcmp(gather->view.columns[column], "after") == 0;
+    return strcmp(gather->columns[column], "after") == 0;
 }
 
 /* Where the page goes on: its rows say so, and after the last of a database the next one does. */
@@ -333,64 +286,54 @@ static const char *place_after(struct gather *gather, size_t at, const char *aft
     return text;
 }
 
-static void take_view(struct gather *gather, const struct lh_view_answer *answer)
+static void take_view(struct gather *gather, const struct lh_rows *rows)
 {
-    size_t columns = answer->column_count;
-    const char **cells = grow(gather, gather->view.cells, answer->row_count, columns * sizeof(*cells));
-    const char **to = cells + gather->count * columns;
+    size_t columns = rows->column_count;
+    const char **to;
 
-    if (gather->view.columns == NULL) {
-        const char **names = lh_arena_alloc(&gather->memory, (columns + 1) * sizeof(*names));
-        for (size_t i = 0; i < columns; i++)
-            names[i] = copy(gather, answer->columns[i]);
-        gather->view.columns = names;
-        gather->view.column_count = columns;
-    }
-    for (size_t i = 0; i < answer->row_count * columns; i++)
-        to[i] = answer->cells[i] != NULL && is_after(gather, i % columns)
-                    ? place_after(gather, gather->at, answer->cells[i])
-                    : copy(gather, answer->cells[i]);
-    gather->view.cells = cells;
-    gather->count += answer->row_count;
+    grow(gather, rows);
+    to = gather->cells + gather->count * columns;
+    for (size_t i = 0; i < rows->row_count * columns; i++)
+        to[i] = rows->cells[i] != NULL && is_after(gather, i % columns)
+                    ? place_after(gather, gather->at, rows->cells[i])
+                    : copy(gather, rows->cells[i]);
+    gather->count += rows->row_count;
 }
 
-static bool is_stopped(const struct lh_view_answer *answer)
+static bool is_stopped(const struct lh_rows *rows)
 {
-    return answer->row_count > 0 && answer->cells[(answer->row_count - 1) * answer->column_count] == NULL;
+    return rows->row_count > 0 && rows->cells[(rows->row_count - 1) * rows->column_count] == NULL;
 }
 
 static void finish_view(struct gather *gather)
 {
-    struct lh_view_answer answer = {.columns = gather->view.columns,
-                                    .column_count = gather->view.column_count,
-                                    .cells = gather->view.cells,
-                                    .row_count = gather->count,
-                                    .has_more = gather->has_more};
-    gather->view.on_done(gather->arg, LH_OK, NULL, &answer);
+    struct lh_rows rows = rows_of(gather);
+
+    answer(gather, &rows);
 }
 
 /* The rows of this database have come to their end, and the page is full: it goes on with the next one. */
 static void go_on_with(struct gather *gather, size_t next)
 {
     gather->has_more = true;
-    for (size_t i = 0; i < gather->view.column_count; i++)
+    for (size_t i = 0; i < gather->column_count; i++)
         if (is_after(gather, i))
-            gather->view.cells[(gather->count - 1) * gather->view.column_count + i] = place_after(gather, next, "");
+            gather->cells[(gather->count - 1) * gather->column_count + i] = place_after(gather, next, "");
 }
 
-static void on_view(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_view_answer *answer)
+static void on_view(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows)
 {
     struct gather *gather = arg;
 
     if (status == LH_OK) {
         size_t next = next_asked(gather, gather->at + 1);
-        take_view(gather, answer);
-        gather->has_more = answer->has_more;
-        if (next < lh_places_count(gather->places) && !answer->has_more && !is_stopped(answer)) {
+        take_view(gather, rows);
+        gather->has_more = rows->has_more;
+        if (next < lh_places_count(gather->places) && !rows->has_more && !is_stopped(rows)) {
             if (gather->count >= (size_t)gather->page_size) {
                 go_on_with(gather, next);
             } else {
-                gather->view.request.after = "";
+                gather->request.after = "";
                 if (goes_on(gather, next, &status, &error))
                     return;
             }
@@ -399,14 +342,14 @@ static void on_view(void *arg, enum lh_status status, const struct lh_error *err
     if (status == LH_OK)
         finish_view(gather);
     else
-        gather->view.on_done(gather->arg, status, error, NULL);
+        gather->on_done(gather->arg, status, error, NULL);
     destroy(gather);
 }
 
 static enum lh_status ask_view(struct gather *gather)
 {
     struct lh_store *store = lh_places_at(gather->places, gather->at)->store;
-    struct lh_view_request request = gather->view.request;
+    struct lh_view_request request = gather->request;
     char id[LH_UUID_TEXT_BYTES];
 
     request.page_size = gather->page_size - (int32_t)gather->count;
@@ -418,23 +361,23 @@ static enum lh_status ask_view(struct gather *gather)
 }
 
 enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_view_request *request,
-                              lh_view_cb *on_done, void *arg)
+                              lh_rows_cb *on_done, void *arg)
 {
     struct gather *gather = create(places, request->page_size, arg);
     bool is_graph = request->view == LH_VIEW_WAITS && request->key[0] != '\0';
     const char **namespaces = lh_arena_alloc(&gather->memory, (request->namespace_count + 1) * sizeof(*namespaces));
 
-    gather->view.on_done = on_done;
-    gather->view.request = *request;
-    gather->view.request.key = copy(gather, request->key);
-    gather->view.request.after = copy(gather, request->after);
-    gather->view.request.namespaces = namespaces;
+    gather->on_done = on_done;
+    gather->request = *request;
+    gather->request.key = copy(gather, request->key);
+    gather->request.after = copy(gather, request->after);
+    gather->request.namespaces = namespaces;
     for (size_t i = 0; i < request->namespace_count; i++)
         namespaces[i] = copy(gather, request->namespaces[i]);
     if (!is_graph && request->after[0] != '\0') {
         char *rest;
-        gather->at = strtoul(gather->view.request.after, &rest, 10);
-        gather->view.request.after = *rest == ':' ? rest + 1 : "";
+        gather->at = strtoul(gather->request.after, &rest, 10);
+        gather->request.after = *rest == ':' ? rest + 1 : "";
     }
     gather->at = next_asked(gather, gather->at);
     if (gather->at >= lh_places_count(places)) {

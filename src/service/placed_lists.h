@@ -6,12 +6,11 @@
 
 struct lh_places;
 
-enum lh_status lh_placed_policies(const struct lh_places *places, int32_t page_size, const char *after_ns,
-                                  lh_policy_cb *on_done, void *arg);
-enum lh_status lh_placed_rules(const struct lh_places *places, int32_t page_size, const char *after_principal,
-                               const char *after_ns, lh_access_admin_cb *on_done, void *arg);
+/* Lists policies or rules of all databases. */
+enum lh_status lh_placed_list(const struct lh_places *places, const struct lh_list_page *page, lh_rows_cb *on_done,
+                              void *arg);
 /* Reads one database after the other. */
 enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_view_request *request,
-                              lh_view_cb *on_done, void *arg);
+                              lh_rows_cb *on_done, void *arg);
 
 #endif

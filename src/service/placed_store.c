@@ -157,54 +157,43 @@ static enum lh_status list(struct lh_store *store, const struct lh_list_request 
 
 /* --- policies, rules and tokens --- */
 
-static enum lh_status set_policy(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
-                                 const struct lh_requester *requester, lh_policy_cb *on_done, void *arg)
+static enum lh_status set_policy(struct lh_store *store, const struct lh_policy_change *change,
+                                 const struct lh_requester *requester, lh_rows_cb *on_done, void *arg)
 {
-    struct lh_store *of = find(store, policy->ns);
-    return of == NULL ? LH_INVALID_ARGUMENT : of->ops->set_policy(of, policy, mask, requester, on_done, arg);
+    struct lh_store *of = find(store, change->ns);
+    return of == NULL ? LH_INVALID_ARGUMENT : of->ops->set_policy(of, change, requester, on_done, arg);
 }
 
-static enum lh_status get_policy(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg)
+static enum lh_status get_policy(struct lh_store *store, const char *ns, lh_rows_cb *on_done, void *arg)
 {
     struct lh_store *of = find(store, ns);
     return of == NULL ? LH_INVALID_ARGUMENT : of->ops->get_policy(of, ns, on_done, arg);
 }
 
-static enum lh_status list_policies(struct lh_store *store, int32_t page_size, const char *after_ns,
-                                    lh_policy_cb *on_done, void *arg)
-{
-    return lh_placed_policies(places_of(store), page_size, after_ns, on_done, arg);
-}
-
 static enum lh_status change_access(struct lh_store *store, const struct lh_requester *by,
-                                    const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg)
+                                    const struct lh_access_change *change, lh_rows_cb *on_done, void *arg)
 {
     struct lh_store *of = find(store, change->rule.ns);
     return of == NULL ? LH_INVALID_ARGUMENT : of->ops->change_access(of, by, change, on_done, arg);
 }
 
-static enum lh_status list_access(struct lh_store *store, int32_t page_size, const char *after_principal,
-                                  const char *after_ns, lh_access_admin_cb *on_done, void *arg)
-{
-    return lh_placed_rules(places_of(store), page_size, after_principal, after_ns, on_done, arg);
-}
-
 static enum lh_status create_token(struct lh_store *store, const struct lh_requester *by, const char *name,
-                                   int64_t expires_us, lh_access_admin_cb *on_done, void *arg)
+                                   int64_t expires_us, lh_rows_cb *on_done, void *arg)
 {
     return home(store)->ops->create_token(home(store), by, name, expires_us, on_done, arg);
 }
 
 static enum lh_status revoke_token(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
-                                   lh_access_admin_cb *on_done, void *arg)
+                                   lh_rows_cb *on_done, void *arg)
 {
     return home(store)->ops->revoke_token(home(store), by, name_or_id, on_done, arg);
 }
 
-static enum lh_status list_tokens(struct lh_store *store, int32_t page_size, const char *after_name,
-                                  const char *after_id, lh_access_admin_cb *on_done, void *arg)
+static enum lh_status list_rows(struct lh_store *store, const struct lh_list_page *page, lh_rows_cb *on_done, void *arg)
 {
-    return home(store)->ops->list_tokens(home(store), page_size, after_name, after_id, on_done, arg);
+    if (page->list == LH_LIST_TOKENS)
+        return home(store)->ops->list_rows(home(store), page, on_done, arg);
+    return lh_placed_list(places_of(store), page, on_done, arg);
 }
 
 static enum lh_status token_used(struct lh_store *store, const char *const *ids, size_t count)
@@ -221,7 +210,7 @@ static enum lh_status audit(struct lh_store *store, const struct lh_audit *row, 
     return of->ops->audit(of, row, on_done, arg);
 }
 
-static enum lh_status view(struct lh_store *store, const struct lh_view_request *request, lh_view_cb *on_done,
+static enum lh_status view(struct lh_store *store, const struct lh_view_request *request, lh_rows_cb *on_done,
                            void *arg)
 {
     return lh_placed_view(places_of(store), request, on_done, arg);
@@ -256,12 +245,10 @@ static const struct lh_store_ops ops = {
     .force_release = force_release,
     .set_policy = set_policy,
     .get_policy = get_policy,
-    .list_policies = list_policies,
     .change_access = change_access,
-    .list_access = list_access,
     .create_token = create_token,
     .revoke_token = revoke_token,
-    .list_tokens = list_tokens,
+    .list_rows = list_rows,
     .token_used = token_used,
     .audit = audit,
     .view = view,

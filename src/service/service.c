@@ -20,6 +20,10 @@
 #define LEASE(name, message, end, is_first)                                                                            \
     UNARY("/leasehold.v1.LeaseService/" name, message, end, .comes_first = is_first)
 #define ADMIN(name, message) UNARY("/leasehold.v1.AdminService/" name, message, lh_store_call_on_end, .arg = NULL)
+/* Its answer is rows, as they are. */
+#define ROWS(name, message, response)                                                                                  \
+    UNARY("/leasehold.v1.AdminService/" name, message, lh_store_call_on_end,                                           \
+          .arg = (void *)(uintptr_t)&leasehold__v1__##response##_response__descriptor)
 #define CONSOLE(name, message, look)                                                                                   \
     UNARY("/leasehold.v1.ConsoleService/" name, message, lh_store_call_on_end, .arg = (void *)(uintptr_t)look)
 
@@ -69,12 +73,12 @@ static const struct lh_rpc_method methods[] = {
     ADMIN("SetPolicy", lh_set_policy_on_message),
     ADMIN("GetPolicy", lh_get_policy_on_message),
     ADMIN("ListPolicies", lh_list_policies_on_message),
-    ADMIN("GrantAccess", lh_grant_access_on_message),
-    ADMIN("RevokeAccess", lh_revoke_access_on_message),
-    ADMIN("ListAccess", lh_list_access_on_message),
-    ADMIN("CreateToken", lh_create_token_on_message),
-    ADMIN("RevokeToken", lh_revoke_token_on_message),
-    ADMIN("ListTokens", lh_list_tokens_on_message),
+    ROWS("GrantAccess", lh_grant_access_on_message, grant_access),
+    ROWS("RevokeAccess", lh_revoke_access_on_message, revoke_access),
+    ROWS("ListAccess", lh_list_access_on_message, list_access),
+    ROWS("CreateToken", lh_create_token_on_message, create_token),
+    ROWS("RevokeToken", lh_revoke_token_on_message, revoke_token),
+    ROWS("ListTokens", lh_list_tokens_on_message, list_tokens),
     ADMIN("GetStatus", lh_get_status_on_message),
     CONSOLE("GetSession", lh_get_session_on_message, NULL),
     CONSOLE("ListNamespaces", lh_look_on_message, &lh_look_namespaces),

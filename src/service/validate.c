@@ -74,7 +74,7 @@ bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope
     return lh_validate_text(v, LH_TEXT_KEY, scope->key, lh_field_member(path, field, "key")) && is_valid;
 }
 
-static bool read_duration(struct lh_validator *v, const Google__Protobuf__Duration *duration, int64_t least_us,
+bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Duration *duration, int64_t least_us,
                           int64_t most_us, const char *field, int64_t *duration_us)
 {
     const int64_t most_s = INT64_C(315576000000); /* of google.protobuf.Duration, either way */
@@ -90,18 +90,6 @@ static bool read_duration(struct lh_validator *v, const Google__Protobuf__Durati
     if (duration->nanos < 0 && *duration_us == 0)
         *duration_us = -1;
     return is_within(v, lh_bound_duration(*duration_us, least_us, most_us, words), field, words);
-}
-
-bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Duration *duration, int64_t least_us,
-                          const char *field, int64_t *duration_us)
-{
-    return read_duration(v, duration, least_us, LH_DURATION_MAX_US, field, duration_us);
-}
-
-bool lh_validate_at_least(struct lh_validator *v, const Google__Protobuf__Duration *duration, const char *field,
-                          int64_t *at_least_us)
-{
-    return read_duration(v, duration, 0, LH_AT_LEAST_MAX_US, field, at_least_us);
 }
 
 static bool check_count(struct lh_validator *v, int32_t number, int32_t if_zero, int32_t most, const char *field,
@@ -142,7 +130,8 @@ static bool validate_mode(struct lh_validator *v, Leasehold__V1__Mode mode, int3
     *at_least_us = LH_AT_LEAST_POLICY;
     if (field != NULL)
         return lh_violations_add(v->violations, name_of(item, field, path), "%s", words);
-    return at_least == NULL || lh_validate_at_least(v, at_least, name_of(item, "at_least", path), at_least_us);
+    return at_least == NULL ||
+           lh_validate_duration(v, at_least, 0, LH_AT_LEAST_MAX_US, name_of(item, "at_least", path), at_least_us);
 }
 
 static bool check_labels(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request)
@@ -173,7 +162,8 @@ static bool validate_wait(struct lh_validator *v, const Leasehold__V1__AcquireRe
                           struct lh_acquire *acquire)
 {
     acquire->wait_us = 0;
-    if (request->wait != NULL && !lh_validate_duration(v, request->wait, 0, "wait", &acquire->wait_us))
+    if (request->wait != NULL &&
+        !lh_validate_duration(v, request->wait, 0, LH_DURATION_MAX_US, "wait", &acquire->wait_us))
         return false;
     if (request->wait_forever && acquire->wait_us > 0)
         return lh_violations_add(v->violations, "wait", "must not be given together with wait_forever");
@@ -204,7 +194,8 @@ static bool validate_duration_and_wait(struct lh_validator *v, const Leasehold__
     if (request->duration == NULL) {
         is_valid = lh_violations_add(v->violations, "duration", "must be given");
     } else {
-        is_valid = lh_validate_duration(v, request->duration, 1, "duration", &acquire->terms.duration_us);
+        is_valid =
+            lh_validate_duration(v, request->duration, 1, LH_DURATION_MAX_US, "duration", &acquire->terms.duration_us);
     }
     return validate_wait(v, request, acquire) && is_valid;
 }
@@ -375,7 +366,8 @@ bool lh_validate_list(struct lh_validator *v, const Leasehold__V1__ListLeasesReq
     is_valid &= lh_validate_text(v, LH_TEXT_OWNER, request->search, "search");
     is_valid &= check_state(v, request->state, &list->state);
     if (request->longer_than != NULL)
-        is_valid &= lh_validate_duration(v, request->longer_than, 0, "longer_than", &list->longer_than_us);
+        is_valid &=
+            lh_validate_duration(v, request->longer_than, 0, LH_DURATION_MAX_US, "longer_than", &list->longer_than_us);
     is_valid &= lh_validate_page_size(v, request->page_size, "page_size", &list->page_size);
     return lh_validate_text(v, LH_TEXT_OWNER, request->owner, "owner") && is_valid;
 }

@@ -48,10 +48,7 @@ bool lh_validate_namespace(struct lh_validator *v, char *const *segments, size_t
 bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope, const char *field, const char **ns,
                        const char **key);
 bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Duration *duration, int64_t least_us,
-                          const char *field, int64_t *duration_us);
-/* Converts a minimum hold: 0 to 1 day. */
-bool lh_validate_at_least(struct lh_validator *v, const Google__Protobuf__Duration *duration, const char *field,
-                          int64_t *at_least_us);
+                          int64_t most_us, const char *field, int64_t *duration_us);
 /* Converts the units of a shared lease; 0 means 1. */
 bool lh_validate_units(struct lh_validator *v, int32_t units, const char *field, int32_t *result);
 bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char *field, int32_t *result);

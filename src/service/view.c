@@ -4,7 +4,6 @@
 #include "service/call.h"
 #include "service/message.h"
 #include "service/page_token.h"
-#include "service/view_row.h"
 
 #define LOOK(name, of_view, response_name, look_of, needed)                                                            \
     const struct lh_look name = {.view = of_view,                                                                      \
@@ -32,14 +31,6 @@ const struct lh_look lh_look_explain = {.view = LH_VIEW_EXPLAIN,
 
 /* --- answers --- */
 
-static ProtobufCMessage *new_message(const ProtobufCMessageDescriptor *type, struct lh_arena *arena)
-{
-    ProtobufCMessage *message = lh_arena_alloc(arena, type->sizeof_message);
-
-    protobuf_c_message_init(type, message);
-    return message;
-}
-
 /* What the daemon knows by itself. */
 static void add_survey(struct lh_service *service, Leasehold__V1__GetDatabaseResponse *response)
 {
@@ -52,13 +43,11 @@ static void add_survey(struct lh_service *service, Leasehold__V1__GetDatabaseRes
         response->oldest_transaction = lh_message_duration(stats.oldest_us, &service->scratch);
 }
 
-static void reply_one(struct lh_store_call *store_call, const struct lh_look *look, const struct lh_view_answer *answer)
+static void reply_one(struct lh_store_call *store_call, const struct lh_look *look, const struct lh_rows *rows)
 {
     struct lh_arena *arena = &store_call->service->scratch;
-    ProtobufCMessage *response = new_message(look->response, arena);
+    ProtobufCMessage *response = lh_rows_message(look->response, rows, arena);
 
-    if (answer->row_count > 0)
-        lh_view_row_fill(response, answer, 0, arena);
     if (look->view == LH_VIEW_DATABASE)
         add_survey(store_call->service, (Leasehold__V1__GetDatabaseResponse *)(void *)response);
     lh_call_reply(store_call->call, response, arena);
@@ -66,50 +55,43 @@ static void reply_one(struct lh_store_call *store_call, const struct lh_look *lo
 
 /* A page ends early where the reply would grow too large, and where the store has looked far enough. Rows that no next page
    brings make it partial. */
-static void reply_page(struct lh_store_call *store_call, const struct lh_look *look,
-                       const struct lh_view_answer *answer)
+static void reply_page(struct lh_store_call *store_call, const struct lh_look *look, const struct lh_rows *rows)
 {
-    const ProtobufCFieldDescriptor *rows_field = &look->response->fields[0];
-    const ProtobufCFieldDescriptor *token_field =
-        protobuf_c_message_descriptor_get_field_by_name(look->response, "next_page_token");
     struct lh_arena *arena = &store_call->service->scratch;
-    ProtobufCMessage *response = new_message(look->response, arena);
-    ProtobufCMessage **rows = lh_arena_alloc(arena, (answer->row_count + 1) * sizeof(*rows));
-    size_t bytes = 0, count = 0, row_count = answer->row_count;
+    ProtobufCMessage *response = lh_message_new(look->response, arena);
+    ProtobufCMessage **elements = lh_arena_alloc(arena, (rows->row_count + 1) * sizeof(*elements));
+    size_t bytes = 0, count = 0, row_count = rows->row_count;
     /* The store has looked far enough: it says so in a last row whose first column is null. */
-    bool is_stopped = row_count > 0 && answer->cells[(row_count - 1) * answer->column_count] == NULL;
+    bool is_stopped = row_count > 0 && rows->cells[(row_count - 1) * rows->column_count] == NULL;
 
     row_count -= is_stopped;
     for (; count < row_count && bytes < LH_REPLY_MAX_BYTES; count++) {
-        rows[count] = new_message(rows_field->descriptor, arena);
-        lh_view_row_fill(rows[count], answer, count, arena);
-        bytes += protobuf_c_message_get_packed_size(rows[count]);
+        elements[count] = lh_row_message(look->response->fields[0].descriptor, rows, count, arena);
+        bytes += protobuf_c_message_get_packed_size(elements[count]);
     }
-    *(size_t *)(void *)((char *)response + rows_field->quantifier_offset) = count;
-    *(void **)(void *)((char *)response + rows_field->offset) = rows;
-    if (count < row_count || (answer->has_more && count > 0) || is_stopped) {
-        const char *after = lh_view_cell(answer, count < row_count || !is_stopped ? count - 1 : count, "after");
-        const ProtobufCFieldDescriptor *partial_field =
-            protobuf_c_message_descriptor_get_field_by_name(look->response, "partial");
+    lh_message_set_list(response, elements, count);
+    if (count < row_count || (rows->has_more && count > 0) || is_stopped) {
+        const char *after = lh_rows_cell(rows, count < row_count || !is_stopped ? count - 1 : count, "after");
+        protobuf_c_boolean *partial = lh_message_field(response, "partial");
         if (after != NULL)
-            *(char **)(void *)((char *)response + token_field->offset) =
+            *(char **)lh_message_field(response, "next_page_token") =
                 lh_page_token_make(LH_PAGE_VIEW + look->view, store_call->filter, "", after, arena);
-        else if (partial_field != NULL)
-            *(protobuf_c_boolean *)(void *)((char *)response + partial_field->offset) = true;
+        else if (partial != NULL)
+            *partial = true;
     }
     lh_call_reply(store_call->call, response, arena);
 }
 
-static void on_view(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_view_answer *answer)
+static void on_view(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows)
 {
     struct lh_store_call *store_call = arg;
 
     if (lh_store_call_is_answered(store_call, status, error)) {
         const struct lh_look *look = lh_rpc_call_method(store_call->call)->arg;
         if (look->response->fields[0].label == PROTOBUF_C_LABEL_REPEATED)
-            reply_page(store_call, look, answer);
+            reply_page(store_call, look, rows);
         else
-            reply_one(store_call, look, answer);
+            reply_one(store_call, look, rows);
         lh_arena_reset(&store_call->service->scratch);
     }
     lh_store_call_destroy(store_call);

@@ -1,6 +1,4 @@
 /* Control calls about access: rules and tokens, which tokens were used, and the audit. */
-#include "store/access.h"
-
 #include <string.h>
 
 #include "store/control.h"
@@ -8,7 +6,7 @@
 
 #define RIGHTS_MAX 8
 
-unsigned lh_rights_read(const PGresult *result, int row, int column, struct lh_arena *arena)
+static unsigned rights_read(const PGresult *result, int row, int column, struct lh_arena *arena)
 {
     const char *names[RIGHTS_MAX];
     size_t count = lh_pg_text_array(result, row, column, arena, names, RIGHTS_MAX);
@@ -56,7 +54,7 @@ static void read_access(struct control_call *call, enum lh_status status, const 
         if (lh_pg_is_null(result, row, at[3]))
             rules[answer.rule_count++] = (struct lh_access_rule){lh_text_read(result, row, at[0], arena),
                                                                  lh_text_read(result, row, at[1], arena),
-                                                                 lh_rights_read(result, row, at[2], arena)};
+                                                                 rights_read(result, row, at[2], arena)};
         else
             answer.token_count += token_read(result, row, at, arena, &tokens[answer.token_count]);
     }

@@ -23,25 +23,19 @@ enum lh_status lh_pg_store_holders(struct lh_store *store, const char *ns, const
 enum lh_status lh_pg_store_force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
                                          int64_t token, bool all, const struct lh_requester *requester,
                                          lh_scope_cb *on_done, void *arg);
-enum lh_status lh_pg_store_set_policy(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
-                                      const struct lh_requester *requester, lh_policy_cb *on_done, void *arg);
-enum lh_status lh_pg_store_get_policy(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg);
-enum lh_status lh_pg_store_list_policies(struct lh_store *store, int32_t page_size, const char *after_ns,
-                                         lh_policy_cb *on_done, void *arg);
-
-enum lh_status lh_pg_store_view(struct lh_store *store, const struct lh_view_request *request, lh_view_cb *on_done,
-                                void *arg);
-
+enum lh_status lh_pg_store_set_policy(struct lh_store *store, const struct lh_policy_change *change,
+                                      const struct lh_requester *requester, lh_rows_cb *on_done, void *arg);
+enum lh_status lh_pg_store_get_policy(struct lh_store *store, const char *ns, lh_rows_cb *on_done, void *arg);
 enum lh_status lh_pg_store_change_access(struct lh_store *store, const struct lh_requester *by,
-                                         const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg);
-enum lh_status lh_pg_store_list_access(struct lh_store *store, int32_t page_size, const char *after_principal,
-                                       const char *after_ns, lh_access_admin_cb *on_done, void *arg);
+                                         const struct lh_access_change *change, lh_rows_cb *on_done, void *arg);
 enum lh_status lh_pg_store_create_token(struct lh_store *store, const struct lh_requester *by, const char *name,
-                                        int64_t expires_us, lh_access_admin_cb *on_done, void *arg);
+                                        int64_t expires_us, lh_rows_cb *on_done, void *arg);
 enum lh_status lh_pg_store_revoke_token(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
-                                        lh_access_admin_cb *on_done, void *arg);
-enum lh_status lh_pg_store_list_tokens(struct lh_store *store, int32_t page_size, const char *after_name,
-                                       const char *after_id, lh_access_admin_cb *on_done, void *arg);
+                                        lh_rows_cb *on_done, void *arg);
+enum lh_status lh_pg_store_list_rows(struct lh_store *store, const struct lh_list_page *page, lh_rows_cb *on_done,
+                                     void *arg);
+enum lh_status lh_pg_store_view(struct lh_store *store, const struct lh_view_request *request, lh_rows_cb *on_done,
+                                void *arg);
 
 enum lh_status lh_pg_store_read_access(struct lh_store *store, lh_access_cb *on_done, void *arg);
 enum lh_status lh_pg_store_audit(struct lh_store *store, const struct lh_audit *row, lh_store_cb *on_done, void *arg);

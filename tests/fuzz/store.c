@@ -62,16 +62,7 @@ typedef void any_cb(void);
 struct later {
     struct lh_link link;
     struct fake_node *node;
-    enum {
-        ASKED_PLAIN,
-        ASKED_SCOPE,
-        ASKED_LIST,
-        ASKED_POLICY,
-        ASKED_ACCESS,
-        ASKED_BARRIER,
-        ASKED_SETTLED,
-        ASKED_EVENTS
-    } kind;
+    enum { ASKED_PLAIN, ASKED_SCOPE, ASKED_LIST, ASKED_ROWS, ASKED_BARRIER, ASKED_SETTLED, ASKED_EVENTS } kind;
     any_cb *on_done; /* of that kind */
     void *arg;
     char ns[300];
@@ -118,22 +109,17 @@ static void answer_events(struct fake_world *world, const struct later *later)
     lh_arena_finish(&strings);
 }
 
-static void answer_policy(const struct later *later)
+/* Two rows with a column of each kind that a list or a change has. */
+static void answer_rows(const struct later *later)
 {
-    struct lh_policy policies[2] = {{.ns = later->ns}, {.ns = later->ns}};
-    struct lh_policy_answer answer = {.policies = policies, .policy_count = 2};
+    static const char *const columns[] = {"namespace", "principal", "rights",   "id",          "name",
+                                          "token",     "revoked",   "grace_us", "source_lines"};
+    const char *cells[] = {later->ns, later->key, "read", "0", later->key, "lht_", "1", "5", NULL,
+                           later->ns, later->key, "read", "0", later->key, "lht_", "1", "5", "\n"};
+    struct lh_rows rows = {
+        .columns = columns, .column_count = 9, .cells = cells, .row_count = 2, .has_more = later->key[0] == '\0'};
 
-    ((lh_policy_cb *)later->on_done)(later->arg, LH_OK, NULL, &answer);
-}
-
-static void answer_access(const struct later *later)
-{
-    struct lh_rule_facts rule = {.rule = {later->key, later->ns, LH_RIGHT_READ}, .created_by = "anonymous"};
-    struct lh_token_facts token = {.id = "0", .name = later->key, .token = "lht_", .created_by = "anonymous"};
-    struct lh_access_admin_answer answer = {
-        .rules = &rule, .rule_count = 1, .tokens = &token, .token_count = 1, .revoked = 1, .has_more = true};
-
-    ((lh_access_admin_cb *)later->on_done)(later->arg, LH_OK, NULL, &answer);
+    ((lh_rows_cb *)later->on_done)(later->arg, LH_OK, NULL, &rows);
 }
 
 static void fail(const struct later *later, enum lh_status status)
@@ -157,11 +143,8 @@ static void fail(const struct later *later, enum lh_status status)
     case ASKED_LIST:
         ((lh_list_cb *)later->on_done)(later->arg, status, &error, NULL);
         break;
-    case ASKED_POLICY:
-        ((lh_policy_cb *)later->on_done)(later->arg, status, &error, NULL);
-        break;
-    case ASKED_ACCESS:
-        ((lh_access_admin_cb *)later->on_done)(later->arg, status, &error, NULL);
+    case ASKED_ROWS:
+        ((lh_rows_cb *)later->on_done)(later->arg, status, &error, NULL);
         break;
     case ASKED_EVENTS:
         ((lh_events_cb *)later->on_done)(later->arg, status, &error, NULL);
@@ -187,11 +170,8 @@ static void answer(struct fake_world *world, const struct later *later)
     case ASKED_LIST:
         answer_list(world, later);
         break;
-    case ASKED_POLICY:
-        answer_policy(later);
-        break;
-    case ASKED_ACCESS:
-        answer_access(later);
+    case ASKED_ROWS:
+        answer_rows(later);
         break;
     case ASKED_EVENTS:
         answer_events(world, later);
@@ -296,45 +276,38 @@ static enum lh_status force_release(struct lh_store *store, const char *ns, cons
     return answer_later(store, about(ASKED_SCOPE, (any_cb *)on_done, arg, ns, key));
 }
 
-static enum lh_status set_policy(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
-                                 const struct lh_requester *requester, lh_policy_cb *on_done, void *arg)
+static enum lh_status set_policy(struct lh_store *store, const struct lh_policy_change *change,
+                                 const struct lh_requester *requester, lh_rows_cb *on_done, void *arg)
 {
-    return answer_later(store, about(ASKED_POLICY, (any_cb *)on_done, arg, policy->ns, NULL));
+    return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, change->ns, NULL));
 }
 
-static enum lh_status get_policy(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg)
+static enum lh_status get_policy(struct lh_store *store, const char *ns, lh_rows_cb *on_done, void *arg)
 {
-    return answer_later(store, about(ASKED_POLICY, (any_cb *)on_done, arg, ns, NULL));
-}
-
-static enum lh_status list_policies(struct lh_store *store, int32_t page_size, const char *after_ns,
-                                    lh_policy_cb *on_done, void *arg)
-{
-    return answer_later(store, about(ASKED_POLICY, (any_cb *)on_done, arg, after_ns, NULL));
+    return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, ns, NULL));
 }
 
 static enum lh_status change_access(struct lh_store *store, const struct lh_requester *by,
-                                    const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg)
+                                    const struct lh_access_change *change, lh_rows_cb *on_done, void *arg)
 {
-    return answer_later(store, about(ASKED_ACCESS, (any_cb *)on_done, arg, change->rule.ns, change->rule.principal));
+    return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, change->rule.ns, change->rule.principal));
 }
 
-static enum lh_status list_access(struct lh_store *store, int32_t page_size, const char *after_principal,
-                                  const char *after_ns, lh_access_admin_cb *on_done, void *arg)
+static enum lh_status list_rows(struct lh_store *store, const struct lh_list_page *page, lh_rows_cb *on_done, void *arg)
 {
-    return answer_later(store, about(ASKED_ACCESS, (any_cb *)on_done, arg, after_ns, after_principal));
+    return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, page->after[1], page->after[0]));
 }
 
 static enum lh_status create_token(struct lh_store *store, const struct lh_requester *by, const char *name,
-                                   int64_t expires_us, lh_access_admin_cb *on_done, void *arg)
+                                   int64_t expires_us, lh_rows_cb *on_done, void *arg)
 {
-    return answer_later(store, about(ASKED_ACCESS, (any_cb *)on_done, arg, NULL, name));
+    return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, NULL, name));
 }
 
 static enum lh_status revoke_token(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
-                                   lh_access_admin_cb *on_done, void *arg)
+                                   lh_rows_cb *on_done, void *arg)
 {
-    return answer_later(store, about(ASKED_ACCESS, (any_cb *)on_done, arg, NULL, name_or_id));
+    return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, NULL, name_or_id));
 }
 
 static enum lh_status watch_add(struct lh_store *store, const char *ns, bool include_children, lh_store_cb *on_done,
@@ -390,12 +363,10 @@ void fuzz_store_complete(struct fake_node *node)
     ops.force_release = force_release;
     ops.set_policy = set_policy;
     ops.get_policy = get_policy;
-    ops.list_policies = list_policies;
     ops.change_access = change_access;
-    ops.list_access = list_access;
     ops.create_token = create_token;
     ops.revoke_token = revoke_token;
-    ops.list_tokens = list_access;
+    ops.list_rows = list_rows;
     ops.watch_add = watch_add;
     ops.watch_remove = watch_add;
     ops.watch_clear = watch_clear;

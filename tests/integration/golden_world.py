@@ -143,7 +143,10 @@ class World(Site):
 
     def look(self, method, who="ops", **fields):
         made = console.ExplainRequest if method == "Explain" else getattr(console, method + "Request", console.ListRequest)
-        return self.ask(self.console, method, made(**fields), who)
+        answer = self.ask(self.console, method, made(**fields), who)
+        if "entries" in answer:  # denials are counted, and written from time to time
+            answer["entries"] = [entry for entry in answer["entries"] if entry["action"] != "denied"]
+        return answer
 
     def acquire(self, dotted, key, number, seconds=600, **fields):
         return self.lease("Acquire", scope=scope(dotted, key), duration=duration(seconds), lease_key=key_of(number), **fields)

@@ -110,15 +110,13 @@ START_TEST(settings_go_from_words_to_messages_and_back)
     ck_assert_ptr_nonnull(field);
     ck_assert(!lh_policy_has(&policy, field));
     ck_assert_ptr_null(lh_policy_text(&policy, field));
-    ck_assert_ptr_null(lh_policy_sql(&policy, field));
+    ck_assert_ptr_null(lh_policy_value(&policy, field, &arena));
     ck_assert_int_eq(lh_policy_parse(&arena, &policy, field, settings[_i].value, &error), LH_OK);
     ck_assert(lh_policy_has(&policy, field));
     text = lh_policy_text(&policy, field);
     ck_assert_str_eq(text, settings[_i].text);
     free(text);
-    text = lh_policy_sql(&policy, field);
-    ck_assert_str_eq(text, settings[_i].sql);
-    free(text);
+    ck_assert_str_eq(lh_policy_value(&policy, field, &arena), settings[_i].sql);
     lh_arena_finish(&arena);
 }
 END_TEST

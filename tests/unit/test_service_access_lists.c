@@ -166,9 +166,9 @@ END_TEST
 
 START_TEST(policies_that_may_not_be_read_leave_no_trace)
 {
-    struct lh_policy some[] = {{.ns = "a"}, {.ns = "b"}, {.ns = "c"}, {.ns = "c.d"}};
-    struct lh_policy_answer first = {.policies = some, .policy_count = 4, .has_more = true},
-                            last = {.policies = some, .policy_count = 2};
+    static const char *const columns[] = {"namespace"}, *const some[] = {"a", "b", "c", "c.d"};
+    struct lh_rows first = {.columns = columns, .column_count = 1, .cells = some, .row_count = 4, .has_more = true},
+                   last = {.columns = columns, .column_count = 1, .cells = some, .row_count = 2};
     Leasehold__V1__ListPoliciesRequest request;
     Leasehold__V1__ListPoliciesResponse *response;
     struct lh_rpc_call *call;
@@ -178,10 +178,10 @@ START_TEST(policies_that_may_not_be_read_leave_no_trace)
     request.page_size = 2;
     call = fake_call_by(service, ADMIN "ListPolicies", WORKER, NULL);
     fake_call_message(call, &request.base);
-    store.on_policy(store.arg, LH_OK, NULL, &first);
+    store.on_rows(store.arg, LH_OK, NULL, &first);
     ck_assert(!call->is_finished); /* the page is full: is there another one to tell of? */
     ck_assert_str_eq(store.after_ns, "c.d");
-    store.on_policy(store.arg, LH_OK, NULL, &last);
+    store.on_rows(store.arg, LH_OK, NULL, &last);
     response = fake_call_reply(call, &leasehold__v1__list_policies_response__descriptor);
     ck_assert_uint_eq(response->n_policies, 2);
     ck_assert_str_eq(response->policies[0]->namespace_->segments[0], "c");

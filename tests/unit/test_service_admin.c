@@ -153,8 +153,9 @@ END_TEST
 START_TEST(policies_go_in_and_out)
 {
     Leasehold__V1__ListPoliciesRequest page;
-    struct lh_policy policies[2] = {{.ns = "payments"}, {.ns = "payments"}};
-    struct lh_policy_answer answer = {.policies = policies, .policy_count = 2, .has_more = true};
+    static const char *const columns[] = {"namespace", "grace_us", "source_lines"};
+    static const char *const cells[] = {"payments", "2000000", NULL, "payments", "2000000", "payments"};
+    struct lh_rows answer = {.columns = columns, .column_count = 3, .cells = cells, .row_count = 2, .has_more = true};
     struct lh_error refused = {.status = LH_INVALID_ARGUMENT, .field = "grace", .bound = "at most 1 h"};
     struct lh_rpc_call *call = fake_call(service, ADMIN "SetPolicy");
     Leasehold__V1__SetPolicyResponse *set;
@@ -163,32 +164,30 @@ START_TEST(policies_go_in_and_out)
     Leasehold__V1__SetPolicyRequest request;
     Leasehold__V1__Policy policy;
 
-    policies[0].set = policies[1].set = 1u << LH_POLICY_GRACE;
-    policies[0].values[LH_POLICY_GRACE].number = policies[1].values[LH_POLICY_GRACE].number = 2 * LH_US_PER_S;
-    policies[1].sources[LH_POLICY_GRACE] = "payments";
     leasehold__v1__set_policy_request__init(&request);
     leasehold__v1__policy__init(&policy);
     request.policy = &policy;
     policy.grace = new_duration(2, 0);
     fake_call_message(call, &request.base);
-    ck_assert_uint_eq(store.mask, 1u << LH_POLICY_GRACE);
+    ck_assert_uint_eq(store.setting_count, 1);
+    ck_assert_str_eq(store.setting, "grace");
+    ck_assert_str_eq(store.value, "2000000");
     ck_assert_str_eq(store.principal, "anonymous");
-    ck_assert_int_eq(store.policy.values[LH_POLICY_GRACE].number, 2 * LH_US_PER_S);
-    store.on_policy(store.arg, LH_OK, NULL, &answer);
+    store.on_rows(store.arg, LH_OK, NULL, &answer);
     set = fake_call_reply(call, &leasehold__v1__set_policy_response__descriptor);
     ck_assert_int_eq(set->effective->grace->seconds, 2);
     fake_call_end(call, LH_RPC_END_FINISHED);
 
     call = fake_call(service, ADMIN "SetPolicy");
     fake_call_message(call, &request.base);
-    store.on_policy(store.arg, LH_INVALID_ARGUMENT, &refused, NULL);
+    store.on_rows(store.arg, LH_INVALID_ARGUMENT, &refused, NULL);
     ck_assert_str_eq(fake_call_field(call), "policy.grace");
     fake_call_end(call, LH_RPC_END_FINISHED);
 
     call = fake_call(service, ADMIN "GetPolicy");
     fake_call_bytes(call, "", 0);
     ck_assert_str_eq(store.ns, "");
-    store.on_policy(store.arg, LH_OK, NULL, &answer);
+    store.on_rows(store.arg, LH_OK, NULL, &answer);
     got = fake_call_reply(call, &leasehold__v1__get_policy_response__descriptor);
     ck_assert_int_eq(got->own->grace->seconds, 2);
     ck_assert_uint_eq(got->n_source, 1);
@@ -200,7 +199,7 @@ START_TEST(policies_go_in_and_out)
     call = fake_call(service, ADMIN "ListPolicies");
     fake_call_message(call, &page.base);
     ck_assert_int_eq(store.page_size, 2);
-    store.on_policy(store.arg, LH_OK, NULL, &answer);
+    store.on_rows(store.arg, LH_OK, NULL, &answer);
     list = fake_call_reply(call, &leasehold__v1__list_policies_response__descriptor);
     ck_assert_uint_eq(list->n_policies, 2);
     ck_assert_str_ne(list->next_page_token, "");

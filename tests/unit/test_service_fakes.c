@@ -465,33 +465,34 @@ static enum lh_status fake_force_release(struct lh_store *store, const char *ns,
     return fake_get(store, ns, key, on_done, arg);
 }
 
-static enum lh_status fake_set_policy(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
-                                      const struct lh_requester *requester, lh_policy_cb *on_done, void *arg)
+static enum lh_status fake_set_policy(struct lh_store *store, const struct lh_policy_change *change,
+                                      const struct lh_requester *requester, lh_rows_cb *on_done, void *arg)
 {
     struct fake_store *fake = (struct fake_store *)store;
-    fake->policy = *policy;
-    note(fake->ns, sizeof(fake->ns), policy->ns);
-    fake->mask = mask;
+    note(fake->ns, sizeof(fake->ns), change->ns);
+    fake->setting_count = change->count;
+    note(fake->setting, sizeof(fake->setting), change->names[0]);
+    note(fake->value, sizeof(fake->value), change->values[0]);
     note(fake->principal, sizeof(fake->principal), requester->principal);
-    fake->on_policy = on_done;
+    fake->on_rows = on_done;
     return take(store, arg);
 }
 
-static enum lh_status fake_get_policy(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg)
+static enum lh_status fake_get_policy(struct lh_store *store, const char *ns, lh_rows_cb *on_done, void *arg)
 {
     struct fake_store *fake = (struct fake_store *)store;
     note(fake->ns, sizeof(fake->ns), ns);
-    fake->on_policy = on_done;
+    fake->on_rows = on_done;
     return take(store, arg);
 }
 
-static enum lh_status fake_list_policies(struct lh_store *store, int32_t page_size, const char *after_ns,
-                                         lh_policy_cb *on_done, void *arg)
+static enum lh_status fake_list_rows(struct lh_store *store, const struct lh_list_page *page, lh_rows_cb *on_done,
+                                     void *arg)
 {
     struct fake_store *fake = (struct fake_store *)store;
-    note(fake->after_ns, sizeof(fake->after_ns), after_ns);
-    fake->page_size = page_size;
-    fake->on_policy = on_done;
+    note(fake->after_ns, sizeof(fake->after_ns), page->after[0]);
+    fake->page_size = page->page_size;
+    fake->on_rows = on_done;
     return take(store, arg);
 }
 
@@ -529,7 +530,7 @@ void fake_store_init(struct fake_store *store)
         .force_release = fake_force_release,
         .set_policy = fake_set_policy,
         .get_policy = fake_get_policy,
-        .list_policies = fake_list_policies,
+        .list_rows = fake_list_rows,
         .audit = fake_audit,
         .timeline = fake_timeline,
         .schema_version = fake_schema_version,

@@ -94,7 +94,7 @@ struct fake_store {
     void *arg; /* of the call that waits for its answer */
     lh_scope_cb *on_scope;
     lh_list_cb *on_list;
-    lh_policy_cb *on_policy;
+    lh_rows_cb *on_rows;
     char ns[256];
     char key[1100];
     char reason[64];
@@ -109,8 +109,9 @@ struct fake_store {
     char after_ns[256];
     char after_key[1100];
     int32_t page_size;
-    struct lh_policy policy;
-    uint32_t mask;
+    size_t setting_count; /* of SetPolicy; the first one is kept */
+    char setting[32];
+    char value[32];
     bool include_children;
     unsigned audit_count;
     int64_t audit_sum;     /* of their counts */

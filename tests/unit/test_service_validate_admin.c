@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/policy.h"
+#include "service/policies.h"
 #include "test_service_validate.h"
+#include "json/policy_setting.h"
 
 START_TEST(list_has_these_bounds)
 {
@@ -113,38 +114,44 @@ static Leasehold__V1__SetPolicyRequest *new_set_policy(void)
     return &request;
 }
 
+/* Of a setting that is to be changed. */
+static const char *value_of(const struct lh_policy_change *change, const char *name)
+{
+    for (size_t i = 0; i < change->count; i++)
+        if (strcmp(change->names[i], name) == 0)
+            return change->values[i];
+    ck_abort_msg("%s stays as it is", name);
+}
+
 START_TEST(set_policy_without_a_mask_sets_what_is_present)
 {
     Leasehold__V1__SetPolicyRequest *request = new_set_policy();
     Google__Protobuf__Int64Value leases = GOOGLE__PROTOBUF__INT64_VALUE__INIT;
     Google__Protobuf__BoolValue frozen = GOOGLE__PROTOBUF__BOOL_VALUE__INIT;
-    struct lh_policy result;
-    uint32_t fields;
+    struct lh_policy_change result;
 
-    expect_violation("nothing", lh_policy_from_request(validator(), request, &result, &fields), "update_mask");
+    expect_violation("nothing", lh_policy_from_request(validator(), request, &result), "update_mask");
     leases.value = 7;
     policy.max_leases = &leases;
     policy.frozen = &frozen;
     policy.grace = new_duration(0, 0);
     policy.expiry = LEASEHOLD__V1__POLICY__EXPIRY__EXPIRY_MANUAL;
     policy.reaper = LEASEHOLD__V1__POLICY__REAPER__REAPER_EXTERNAL;
-    expect_violation("some", lh_policy_from_request(validator(), request, &result, &fields), NULL);
-    ck_assert_uint_eq(fields, 1u << LH_POLICY_MAX_LEASES | 1u << LH_POLICY_FROZEN | 1u << LH_POLICY_GRACE |
-                                  1u << LH_POLICY_EXPIRY | 1u << LH_POLICY_REAPER);
-    ck_assert_uint_eq(result.set, fields);
+    expect_violation("some", lh_policy_from_request(validator(), request, &result), NULL);
+    ck_assert_uint_eq(result.count, 5);
     ck_assert_str_eq(result.ns, "");
-    ck_assert_int_eq(result.values[LH_POLICY_MAX_LEASES].number, 7);
-    ck_assert_int_eq(result.values[LH_POLICY_FROZEN].number, 0);
-    ck_assert_str_eq(result.values[LH_POLICY_EXPIRY].text, "manual");
-    ck_assert_str_eq(result.values[LH_POLICY_REAPER].text, "external");
+    ck_assert_str_eq(value_of(&result, "max_leases"), "7");
+    ck_assert_str_eq(value_of(&result, "frozen"), "false");
+    ck_assert_str_eq(value_of(&result, "grace"), "0");
+    ck_assert_str_eq(value_of(&result, "expiry"), "manual");
+    ck_assert_str_eq(value_of(&result, "reaper"), "external");
 }
 END_TEST
 
 START_TEST(masked_but_absent_is_inherited_again)
 {
     Leasehold__V1__SetPolicyRequest *request = new_set_policy();
-    struct lh_policy result;
-    uint32_t fields;
+    struct lh_policy_change result;
 
     request->update_mask = &mask;
     mask.n_paths = 2;
@@ -152,69 +159,58 @@ START_TEST(masked_but_absent_is_inherited_again)
     paths[1] = (char *)"max_hold";
     policy.max_hold = new_duration(60, 0);
     policy.min_duration = new_duration(-1, 0); /* not masked: not looked at */
-    expect_violation("two", lh_policy_from_request(validator(), request, &result, &fields), NULL);
-    ck_assert_uint_eq(fields, 1u << LH_POLICY_GRACE | 1u << LH_POLICY_MAX_HOLD);
-    ck_assert_uint_eq(result.set, 1u << LH_POLICY_MAX_HOLD);
-    ck_assert_int_eq(result.values[LH_POLICY_MAX_HOLD].number, 60 * LH_US_PER_S);
+    expect_violation("two", lh_policy_from_request(validator(), request, &result), NULL);
+    ck_assert_uint_eq(result.count, 2);
+    ck_assert_ptr_null(value_of(&result, "grace"));
+    ck_assert_str_eq(value_of(&result, "max_hold"), "60000000");
     paths[1] = (char *)"*";
     policy.min_duration = NULL;
-    expect_violation("all", lh_policy_from_request(validator(), request, &result, &fields), NULL);
-    ck_assert_uint_eq(fields, (1u << LH_POLICY_FIELD_COUNT) - 1);
+    expect_violation("all", lh_policy_from_request(validator(), request, &result), NULL);
+    ck_assert_uint_eq(result.count, leasehold__v1__policy__descriptor.n_fields - 1); /* all but the namespace */
     paths[1] = (char *)"namespace";
-    expect_violation("namespace", lh_policy_from_request(validator(), request, &result, &fields), "update_mask");
+    expect_violation("namespace", lh_policy_from_request(validator(), request, &result), "update_mask");
     paths[1] = (char *)"no_such";
-    expect_violation("no_such", lh_policy_from_request(validator(), request, &result, &fields), "update_mask");
+    expect_violation("no_such", lh_policy_from_request(validator(), request, &result), "update_mask");
 }
 END_TEST
 
 static const struct {
-    enum lh_policy_field field;
+    const char *name;
     int64_t least_us;
 } policy_durations[] = {
-    {LH_POLICY_MIN_DURATION, 100000}, {LH_POLICY_MAX_DURATION, 100000}, {LH_POLICY_GRACE, 0},
-    {LH_POLICY_MAX_HOLD, 1},          {LH_POLICY_DEAD_AFTER, 1},        {LH_POLICY_HOOK_TIMEOUT, 1000},
-    {LH_POLICY_FREE_RETENTION, 0},    {LH_POLICY_HISTORY_RETENTION, 0}, {LH_POLICY_AT_LEAST, 0},
+    {"min_duration", 100000}, {"max_duration", 100000}, {"grace", 0},
+    {"max_hold", 1},          {"dead_after", 1},        {"hook_timeout", 1000},
+    {"free_retention", 0},    {"history_retention", 0}, {"at_least", 0},
 };
 
 START_TEST(policy_durations_have_these_bounds)
 {
-    enum lh_policy_field field = policy_durations[_i].field;
+    const ProtobufCFieldDescriptor *setting = lh_policy_setting(policy_durations[_i].name);
     int64_t least_us = policy_durations[_i].least_us;
     Leasehold__V1__SetPolicyRequest *request = new_set_policy();
-    Google__Protobuf__Duration **durations[LH_POLICY_FIELD_COUNT] = {
-        [LH_POLICY_MIN_DURATION] = &policy.min_duration,
-        [LH_POLICY_MAX_DURATION] = &policy.max_duration,
-        [LH_POLICY_GRACE] = &policy.grace,
-        [LH_POLICY_MAX_HOLD] = &policy.max_hold,
-        [LH_POLICY_DEAD_AFTER] = &policy.dead_after,
-        [LH_POLICY_HOOK_TIMEOUT] = &policy.hook_timeout,
-        [LH_POLICY_FREE_RETENTION] = &policy.free_retention,
-        [LH_POLICY_HISTORY_RETENTION] = &policy.history_retention,
-        [LH_POLICY_AT_LEAST] = &policy.at_least,
-    };
-    struct lh_policy result;
-    uint32_t fields;
-    char path[64];
+    Google__Protobuf__Duration **duration = (void *)((char *)&policy + setting->offset);
+    struct lh_policy_change result;
+    char path[64], text[24];
 
-    snprintf(path, sizeof(path), "policy.%s", lh_policy_field_name(field));
-    *durations[field] = new_duration(0, (int32_t)(least_us * 1000));
-    expect_violation(path, lh_policy_from_request(validator(), request, &result, &fields), NULL);
-    ck_assert_int_eq(result.values[field].number, least_us);
-    *durations[field] = new_duration(0, (int32_t)(least_us * 1000) - 1);
-    expect_violation(path, lh_policy_from_request(validator(), request, &result, &fields), path);
+    snprintf(path, sizeof(path), "policy.%s", setting->name);
+    snprintf(text, sizeof(text), "%lld", (long long)least_us);
+    *duration = new_duration(0, (int32_t)(least_us * 1000));
+    expect_violation(path, lh_policy_from_request(validator(), request, &result), NULL);
+    ck_assert_str_eq(value_of(&result, setting->name), text);
+    *duration = new_duration(0, (int32_t)(least_us * 1000) - 1);
+    expect_violation(path, lh_policy_from_request(validator(), request, &result), path);
 }
 END_TEST
 
 START_TEST(policy_at_least_is_a_day_at_most)
 {
     Leasehold__V1__SetPolicyRequest *request = new_set_policy();
-    struct lh_policy result;
-    uint32_t fields;
+    struct lh_policy_change result;
 
     policy.at_least = new_duration(86400, 0);
-    expect_violation("a day", lh_policy_from_request(validator(), request, &result, &fields), NULL);
+    expect_violation("a day", lh_policy_from_request(validator(), request, &result), NULL);
     policy.at_least = new_duration(86400, 1000);
-    expect_violation("more", lh_policy_from_request(validator(), request, &result, &fields), "policy.at_least");
+    expect_violation("more", lh_policy_from_request(validator(), request, &result), "policy.at_least");
 }
 END_TEST
 
@@ -226,13 +222,12 @@ START_TEST(policy_capacity_is_1_to_a_million)
     } cases[] = {{0, "policy.capacity"}, {1, NULL}, {1000000, NULL}, {1000001, "policy.capacity"}};
     Leasehold__V1__SetPolicyRequest *request = new_set_policy();
     Google__Protobuf__Int32Value capacity = GOOGLE__PROTOBUF__INT32_VALUE__INIT;
-    struct lh_policy result;
-    uint32_t fields;
+    struct lh_policy_change result;
 
     policy.capacity = &capacity;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         capacity.value = cases[i].value;
-        expect_violation("capacity", lh_policy_from_request(validator(), request, &result, &fields), cases[i].field);
+        expect_violation("capacity", lh_policy_from_request(validator(), request, &result), cases[i].field);
     }
 }
 END_TEST
@@ -242,45 +237,40 @@ START_TEST(policy_counts_have_these_bounds)
     Leasehold__V1__SetPolicyRequest *request = new_set_policy();
     Google__Protobuf__Int64Value count = GOOGLE__PROTOBUF__INT64_VALUE__INIT;
     Google__Protobuf__Int32Value failures = GOOGLE__PROTOBUF__INT32_VALUE__INIT;
-    struct lh_policy result;
-    uint32_t fields;
+    struct lh_policy_change result;
 
     policy.max_waiters = &count;
-    expect_violation("0", lh_policy_from_request(validator(), request, &result, &fields), NULL);
+    expect_violation("0", lh_policy_from_request(validator(), request, &result), NULL);
     count.value = -1;
-    expect_violation("-1", lh_policy_from_request(validator(), request, &result, &fields), "policy.max_waiters");
+    expect_violation("-1", lh_policy_from_request(validator(), request, &result), "policy.max_waiters");
     count.value = 1;
     policy.max_reap_failures = &failures;
-    expect_violation("0 failures", lh_policy_from_request(validator(), request, &result, &fields),
-                     "policy.max_reap_failures");
+    expect_violation("0 failures", lh_policy_from_request(validator(), request, &result), "policy.max_reap_failures");
     failures.value = 1;
     policy.min_duration = new_duration(10, 0);
     policy.max_duration = new_duration(9, 0);
-    expect_violation("max below min", lh_policy_from_request(validator(), request, &result, &fields),
-                     "policy.max_duration");
+    expect_violation("max below min", lh_policy_from_request(validator(), request, &result), "policy.max_duration");
     policy.max_duration = new_duration(10, 0);
-    expect_violation("max is min", lh_policy_from_request(validator(), request, &result, &fields), NULL);
+    expect_violation("max is min", lh_policy_from_request(validator(), request, &result), NULL);
     request->policy = NULL;
-    expect_violation("no policy", lh_policy_from_request(validator(), request, &result, &fields), "policy");
+    expect_violation("no policy", lh_policy_from_request(validator(), request, &result), "policy");
 }
 END_TEST
 
 START_TEST(policy_goes_out_as_it_is_set)
 {
-    struct lh_policy known = {.ns = "payments.invoices"};
-    Leasehold__V1__GetPolicyResponse__SourceEntry **sources;
-    Leasehold__V1__Policy *message;
+    static const char *const columns[] = {"namespace",  "grace_us",          "expiry", "history",
+                                          "max_leases", "max_reap_failures", "frozen", "source_lines"};
+    static const char *const cells[] = {
+        "payments.invoices", NULL,      NULL,   NULL,   NULL,         NULL, NULL, NULL, /* its own */
+        "payments.invoices", "1500000", "reap", "true", "5000000000", "20", NULL, "payments\n\n\n\n\n"};
+    struct lh_rows rows = {.columns = columns, .column_count = 8, .cells = cells, .row_count = 2};
+    Leasehold__V1__GetPolicyResponse answer;
+    const Leasehold__V1__Policy *message;
 
-    known.set = 1u << LH_POLICY_GRACE | 1u << LH_POLICY_EXPIRY | 1u << LH_POLICY_HISTORY | 1u << LH_POLICY_MAX_LEASES |
-                1u << LH_POLICY_MAX_REAP_FAILURES;
-    known.values[LH_POLICY_GRACE].number = 1500000;
-    known.values[LH_POLICY_EXPIRY].text = "reap";
-    known.values[LH_POLICY_HISTORY].number = 1;
-    known.values[LH_POLICY_MAX_LEASES].number = INT64_C(5000000000);
-    known.values[LH_POLICY_MAX_REAP_FAILURES].number = 20;
-    known.sources[LH_POLICY_GRACE] = "payments";
-    known.sources[LH_POLICY_EXPIRY] = "";
-    message = lh_policy_to_message(&known, &test_arena);
+    lh_policy_from_rows(&answer, &rows, &test_arena);
+    message = answer.effective;
+    ck_assert_ptr_null(answer.own->grace);
     ck_assert_uint_eq(message->namespace_->n_segments, 2);
     ck_assert_str_eq(message->namespace_->segments[1], "invoices");
     ck_assert_int_eq(message->grace->seconds, 1);
@@ -292,10 +282,11 @@ START_TEST(policy_goes_out_as_it_is_set)
     ck_assert_int_eq(message->max_reap_failures->value, 20);
     ck_assert_ptr_null(message->frozen);
     ck_assert_ptr_null(message->max_hold);
-    ck_assert_uint_eq(lh_policy_sources(&known, &test_arena, &sources), 2);
-    ck_assert_str_eq(sources[0]->key, "grace");
-    ck_assert_str_eq(sources[0]->value, "payments");
-    ck_assert_str_eq(sources[1]->value, "");
+    ck_assert_uint_eq(answer.n_source, 6);
+    ck_assert_str_eq(answer.source[0]->key, "grace");
+    ck_assert_str_eq(answer.source[0]->value, "payments");
+    ck_assert_str_eq(answer.source[1]->key, "expiry");
+    ck_assert_str_eq(answer.source[1]->value, "");
 }
 END_TEST
 

@@ -25,8 +25,7 @@ static struct {
     size_t count, wake_count;
     char keys[COPIES][32];
     char last_error[64], owner[32], lease_key[LH_UUID_TEXT_BYTES];
-    struct lh_policy policies[COPIES];
-    char expiry[16], sources[LH_POLICY_FIELD_COUNT][32];
+    char cells[COPIES][7][32]; /* of `settings`; "-" for null */
 } got;
 
 static void setup_all(void)
@@ -365,76 +364,72 @@ START_TEST(reap_ends_what_has_expired)
 }
 END_TEST
 
-static void on_policy(void *arg, enum lh_status status, const struct lh_error *error,
-                      const struct lh_policy_answer *policy)
+static const char *const settings[7] = {"grace",        "frozen",      "expiry", "max_leases", "max_reap_failures",
+                                        "max_duration", "source_lines"};
+enum { GRACE, FROZEN, EXPIRY, MAX_LEASES, MAX_REAP_FAILURES, MAX_DURATION, SOURCES };
+
+static void on_policy(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows)
 {
     test_on_answer(&answer, status, error);
     if (status != LH_OK)
         return;
-    got.count = policy->policy_count;
-    got.has_more = policy->has_more;
-    for (size_t i = 0; i < policy->policy_count && i < COPIES; i++) {
-        got.policies[i] = policy->policies[i];
-        snprintf(got.keys[i], sizeof(got.keys[i]), "%s", policy->policies[i].ns);
+    got.count = rows->row_count;
+    got.has_more = rows->has_more;
+    for (size_t i = 0; i < rows->row_count && i < COPIES; i++) {
+        snprintf(got.keys[i], sizeof(got.keys[i]), "%s", lh_rows_cell(rows, i, "namespace"));
+        for (size_t j = 0; j < 7; j++) {
+            const char *cell = lh_rows_cell(rows, i, settings[j]);
+            snprintf(got.cells[i][j], sizeof(got.cells[i][j]), "%s", cell == NULL ? "-" : cell);
+        }
     }
-    if (got.count == 0)
-        return;
-    const struct lh_policy *last = &policy->policies[got.count - 1];
-    const char *expiry = last->values[LH_POLICY_EXPIRY].text;
-    snprintf(got.expiry, sizeof(got.expiry), "%s", expiry == NULL ? "" : expiry);
-    for (size_t i = 0; i < LH_POLICY_FIELD_COUNT; i++)
-        snprintf(got.sources[i], sizeof(got.sources[i]), "%s", last->sources[i] == NULL ? "-" : last->sources[i]);
 }
 
-#define BIT(field) (UINT32_C(1) << (field))
-
-static void set_policy(const struct lh_policy *policy, uint32_t mask)
+static void set_policy(size_t count, const char *const *values)
 {
-    ck_assert_int_eq(test.store->ops->set_policy(test.store, policy, mask, &requester, on_policy, NULL), LH_OK);
+    struct lh_policy_change change = {.ns = "a", .count = count, .names = settings, .values = values};
+
+    ck_assert_int_eq(test.store->ops->set_policy(test.store, &change, &requester, on_policy, NULL), LH_OK);
     test_wait_for(&answer);
+}
+
+static void list_policies(const char *after)
+{
+    struct lh_list_page page = {.list = LH_LIST_POLICIES, .page_size = 1, .after = {after, NULL}};
+
+    ck_assert_int_eq(test.store->ops->list_rows(test.store, &page, on_policy, NULL), LH_OK);
+    test_wait_for_ok(&answer);
+    ck_assert_uint_eq(got.count, 1);
 }
 
 START_TEST(a_policy_is_set_inherited_and_reset)
 {
-    struct lh_policy policy = {.ns = "a"};
+    static const char *const values[] = {"2500000", "true", "manual", "7", "3"}, *const inherited[] = {NULL};
 
-    policy.set = BIT(LH_POLICY_GRACE) | BIT(LH_POLICY_FROZEN) | BIT(LH_POLICY_EXPIRY) | BIT(LH_POLICY_MAX_LEASES) |
-                 BIT(LH_POLICY_MAX_REAP_FAILURES);
-    policy.values[LH_POLICY_GRACE].number = 2500000;
-    policy.values[LH_POLICY_FROZEN].number = 1;
-    policy.values[LH_POLICY_EXPIRY].text = "manual";
-    policy.values[LH_POLICY_MAX_LEASES].number = 7;
-    policy.values[LH_POLICY_MAX_REAP_FAILURES].number = 3;
-    set_policy(&policy, policy.set);
+    set_policy(5, values);
     ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
-    ck_assert_uint_eq(got.count, 1);
-    ck_assert_int_eq(got.policies[0].values[LH_POLICY_GRACE].number, 2500000);
+    ck_assert_uint_eq(got.count, 2); /* its own, and what is in force */
+    ck_assert_str_eq(got.cells[1][GRACE], "2500000");
 
     ck_assert_int_eq(test.store->ops->get_policy(test.store, "a.b", on_policy, NULL), LH_OK);
     test_wait_for_ok(&answer);
     ck_assert_uint_eq(got.count, 2);
-    ck_assert_uint_eq(got.policies[0].set, 0);
-    ck_assert_int_eq(got.policies[1].values[LH_POLICY_FROZEN].number, 1);
-    ck_assert_int_eq(got.policies[1].values[LH_POLICY_MAX_LEASES].number, 7);
-    ck_assert_int_eq(got.policies[1].values[LH_POLICY_MAX_REAP_FAILURES].number, 3);
-    ck_assert_int_eq(got.policies[1].values[LH_POLICY_MAX_DURATION].number, 86400 * SECOND);
-    ck_assert_str_eq(got.expiry, "manual");
-    ck_assert_str_eq(got.sources[LH_POLICY_GRACE], "a");
-    ck_assert_str_eq(got.sources[LH_POLICY_MAX_DURATION], "");
+    for (size_t i = 0; i < 6; i++)
+        ck_assert_str_eq(got.cells[0][i], "-");
+    ck_assert_str_eq(got.cells[1][FROZEN], "true");
+    ck_assert_str_eq(got.cells[1][EXPIRY], "manual");
+    ck_assert_str_eq(got.cells[1][MAX_LEASES], "7");
+    ck_assert_str_eq(got.cells[1][MAX_REAP_FAILURES], "3");
+    ck_assert_str_eq(got.cells[1][MAX_DURATION], "86400000000");
+    ck_assert_msg(strncmp(got.cells[1][SOURCES], "\n\na\n", 4) == 0, "%s", got.cells[1][SOURCES]); /* grace is third */
 
-    policy.set = 0;
-    set_policy(&policy, BIT(LH_POLICY_GRACE));
-    ck_assert_int_eq(got.policies[0].values[LH_POLICY_GRACE].number, SECOND);
-    ck_assert_int_eq(got.policies[0].values[LH_POLICY_FROZEN].number, 1);
+    set_policy(1, inherited);
+    ck_assert_str_eq(got.cells[1][GRACE], "1000000");
+    ck_assert_str_eq(got.cells[1][FROZEN], "true");
 
-    ck_assert_int_eq(test.store->ops->list_policies(test.store, 1, NULL, on_policy, NULL), LH_OK);
-    test_wait_for_ok(&answer);
-    ck_assert_uint_eq(got.count, 1);
+    list_policies(NULL);
     ck_assert(got.has_more);
     ck_assert_str_eq(got.keys[0], "");
-    ck_assert_int_eq(test.store->ops->list_policies(test.store, 1, "", on_policy, NULL), LH_OK);
-    test_wait_for_ok(&answer);
-    ck_assert_uint_eq(got.count, 1);
+    list_policies("");
     ck_assert(!got.has_more);
     ck_assert_str_eq(got.keys[0], "a");
 }
@@ -442,12 +437,11 @@ END_TEST
 
 START_TEST(a_bad_policy_names_field_and_limit)
 {
-    struct lh_policy policy = {.ns = "a", .set = BIT(LH_POLICY_MIN_DURATION)};
+    static const char *const values[] = {"-5"};
 
-    policy.values[LH_POLICY_MIN_DURATION].number = 5;
-    set_policy(&policy, policy.set);
+    set_policy(1, values);
     ck_assert_int_eq(answer.status, LH_INVALID_ARGUMENT);
-    ck_assert_str_eq(answer.error.field, "min_duration");
+    ck_assert_str_eq(answer.error.field, "grace");
     ck_assert_str_ne(answer.error.bound, "");
     ck_assert_str_eq(pg_fixture_value(conninfo, "select count(*) from leasehold.policy"), "1");
 }

@@ -1,0 +1,182 @@
+/* Control calls of people: views, lists and changes of policies, access rules and bearer tokens. Their answers are rows. */
+#include "store/control.h"
+#include "store/control_ops.h"
+
+static void read_rows(struct control_call *call, enum lh_status status, const PGresult *result,
+                      const struct lh_error *error)
+{
+    lh_rows_cb *on_done = (lh_rows_cb *)call->on_done;
+    struct lh_rows rows;
+
+    if (status != LH_OK) {
+        on_done(call->arg, status, error, NULL);
+        return;
+    }
+    rows = lh_pg_rows(result, call->page_size, &call->store->arena);
+    on_done(call->arg, LH_OK, NULL, &rows);
+}
+
+/* One row more than the page tells whether there is another. */
+static struct control_call *begin(struct pg_store *store, int32_t page_size, lh_rows_cb *on_done, void *arg)
+{
+    struct control_call *call = lh_control_call_begin(store, read_rows, (void (*)(void))on_done, arg);
+
+    call->page_size = page_size;
+    call->is_clients = true;
+    return call;
+}
+
+enum lh_status lh_pg_store_view(struct lh_store *base, const struct lh_view_request *request, lh_rows_cb *on_done,
+                                void *arg)
+{
+#define VIEW(name)                                                                                                     \
+    {                                                                                                                  \
+        "view_" name, "select * from leasehold_internal.view_" name "($1, $2, $3, $4, $5)", 5,                         \
+        {                                                                                                              \
+            LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_TEXT, LH_PG_INT4, LH_PG_TEXT                                           \
+        }                                                                                                              \
+    }
+    static const struct lh_pg_statement statements[LH_VIEW_COUNT] = {
+        [LH_VIEW_NAMESPACES] = VIEW("namespaces"), [LH_VIEW_EXPLAIN] = VIEW("explain"),
+        [LH_VIEW_QUEUE] = VIEW("queue"),           [LH_VIEW_WAITS] = VIEW("waits"),
+        [LH_VIEW_HISTORY] = VIEW("history"),       [LH_VIEW_FAILURES] = VIEW("failures"),
+        [LH_VIEW_AUDIT] = VIEW("audit"),           [LH_VIEW_DAEMONS] = VIEW("daemons"),
+        [LH_VIEW_DATABASE] = VIEW("database"),
+    };
+#undef VIEW
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = begin(store, request->page_size, on_done, arg);
+    struct lh_pg_params *params = &store->params;
+
+    LH_PG_ARRAY(params, LH_PG_TEXT, request->namespace_count, lh_pg_add_text(params, request->namespaces[i]));
+    lh_pg_add_bool(params, request->include_children);
+    lh_pg_add_text(params, request->key[0] == '\0' ? NULL : request->key);
+    lh_pg_add_int4(params, request->page_size + 1);
+    lh_pg_add_text(params, request->after[0] == '\0' ? NULL : request->after);
+    return lh_control_call_send(call, &statements[request->view]);
+}
+
+#define POLICY_COLUMNS "select p.*, array_to_string(p.sources, e'\\n') as source_lines from leasehold_internal."
+#define RULE_COLUMNS                                                                                                   \
+    "select r.principal, r.namespace, array_to_string(r.rights, ',') as rights, r.created_at, r.created_by"            \
+    "  from leasehold_internal."
+
+enum lh_status lh_pg_store_list_rows(struct lh_store *base, const struct lh_list_page *page, lh_rows_cb *on_done,
+                                     void *arg)
+{
+    static const struct lh_pg_statement statements[LH_LIST_COUNT] = {
+        [LH_LIST_POLICIES] =
+            LH_PG_STATEMENT("policy_list", POLICY_COLUMNS "policy_list($1, $2) p", LH_PG_INT4, LH_PG_TEXT),
+        [LH_LIST_RULES] = LH_PG_STATEMENT("access_list", RULE_COLUMNS "access_list($1, $2, $3) r", LH_PG_INT4,
+                                          LH_PG_TEXT, LH_PG_TEXT),
+        [LH_LIST_TOKENS] = LH_PG_STATEMENT("token_list", "select * from leasehold_internal.token_list($1, $2, $3)",
+                                           LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT),
+    };
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = begin(store, page->page_size, on_done, arg);
+
+    lh_pg_add_int4(&store->params, page->page_size + 1);
+    lh_pg_add_text(&store->params, page->after[0]);
+    if (page->list != LH_LIST_POLICIES)
+        lh_pg_add_text(&store->params, page->after[1]);
+    return lh_control_call_send(call, &statements[page->list]);
+}
+
+/* --- policies --- */
+
+enum lh_status lh_pg_store_set_policy(struct lh_store *base, const struct lh_policy_change *change,
+                                      const struct lh_requester *requester, lh_rows_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "policy_update", "select * from leasehold_internal.policy_update($1, $2, $3, p_by => $4, p_peer => $5)",
+        LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_TEXT, LH_PG_TEXT);
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = begin(store, 0, on_done, arg);
+    struct lh_pg_params *params = &store->params;
+
+    lh_pg_add_text(params, change->ns);
+    LH_PG_ARRAY(params, LH_PG_TEXT, change->count, lh_pg_add_text(params, change->names[i]));
+    LH_PG_ARRAY(params, LH_PG_TEXT, change->count, lh_pg_add_text(params, change->values[i]));
+    lh_pg_store_add_requester(params, requester);
+    return lh_control_call_send(call, &statement);
+}
+
+enum lh_status lh_pg_store_get_policy(struct lh_store *base, const char *ns, lh_rows_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("policy_get", POLICY_COLUMNS "policy_get($1) p", LH_PG_TEXT);
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = begin(store, 0, on_done, arg);
+
+    lh_pg_add_text(&store->params, ns);
+    return lh_control_call_send(call, &statement);
+}
+
+/* --- rules and tokens --- */
+
+static struct control_call *begin_by(struct pg_store *store, const struct lh_requester *by, lh_rows_cb *on_done,
+                                     void *arg)
+{
+    struct control_call *call = begin(store, 0, on_done, arg);
+
+    lh_pg_add_text(&store->params, by->principal);
+    lh_pg_add_text(&store->params, by->peer);
+    return call;
+}
+
+static void add_rights(struct lh_pg_params *params, unsigned rights)
+{
+    lh_pg_array_begin(params, LH_PG_TEXT);
+    for (unsigned right = LH_RIGHT_READ; right <= LH_RIGHT_ADMIN; right <<= 1)
+        if ((rights & right) != 0)
+            lh_pg_add_text(params, lh_right_name((enum lh_right)right));
+    lh_pg_array_end(params);
+}
+
+enum lh_status lh_pg_store_change_access(struct lh_store *base, const struct lh_requester *by,
+                                         const struct lh_access_change *change, lh_rows_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement grant =
+        LH_PG_STATEMENT("access_grant_by", RULE_COLUMNS "access_grant_by($1, $2, $3, $4, $5) r", LH_PG_TEXT, LH_PG_TEXT,
+                        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT_ARRAY);
+    static const struct lh_pg_statement revoke =
+        LH_PG_STATEMENT("access_revoke_by", RULE_COLUMNS "access_revoke_by($1, $2, $3, $4, $5) r", LH_PG_TEXT,
+                        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT_ARRAY);
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = begin_by(store, by, on_done, arg);
+
+    lh_pg_add_text(&store->params, change->rule.principal);
+    lh_pg_add_text(&store->params, change->rule.ns);
+    add_rights(&store->params, change->rule.rights);
+    return lh_control_call_send(call, change->is_revoke ? &revoke : &grant);
+}
+
+enum lh_status lh_pg_store_create_token(struct lh_store *base, const struct lh_requester *by, const char *name,
+                                        int64_t expires_us, lh_rows_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "token_create_by", "select * from leasehold_internal.token_create_by($1, $2, $3, $4 * interval '1 us')",
+        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8);
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = begin_by(store, by, on_done, arg);
+
+    lh_pg_add_text(&store->params, name);
+    if (expires_us > 0)
+        lh_pg_add_int8(&store->params, expires_us);
+    else
+        lh_pg_add_null(&store->params);
+    return lh_control_call_send(call, &statement);
+}
+
+enum lh_status lh_pg_store_revoke_token(struct lh_store *base, const struct lh_requester *by, const char *name_or_id,
+                                        lh_rows_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("token_revoke_by", "select leasehold_internal.token_revoke_by($1, $2, $3) as revoked",
+                        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT);
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = begin_by(store, by, on_done, arg);
+
+    lh_pg_add_text(&store->params, name_or_id);
+    return lh_control_call_send(call, &statement);
+}
