@@ -52,13 +52,6 @@ static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
     lane->n = together->count;
 }
 
-static enum lh_status send(struct lh_lane *lane, lh_store_cb *on_done)
-{
-    struct lh_coordinator *c = lane->coordinator;
-    return c->store->ops->acquire_all(c->store, lane->index, lh_database_us(c), (struct lh_acquire_item **)lane->items,
-                                      lane->n, on_done, lane);
-}
-
 /* Of the items the one with the answer: where all are granted, the first. */
 static struct lh_entry *entry_of(struct lh_lane *lane)
 {
@@ -96,7 +89,6 @@ const struct lh_operation lh_acquire_all_operation = {
     .oldest_us = oldest_us,
     .client_of = client_of,
     .take = take,
-    .send = send,
     .on_done = on_done,
     .holds_back = lh_together_holds_back,
     .is_alone = true,

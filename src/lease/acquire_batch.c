@@ -94,13 +94,6 @@ static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
         ask(lane, waiter);
 }
 
-static enum lh_status send(struct lh_lane *lane, lh_store_cb *on_done)
-{
-    struct lh_coordinator *c = lane->coordinator;
-    return c->store->ops->acquire(c->store, lane->index, lh_database_us(c), (struct lh_acquire_item **)lane->items,
-                                  lane->n, on_done, lane);
-}
-
 /*
  * Behind an exclusive holder, our first waiter and with a shared one those shared ones that follow it; behind a shared
  * holder only so many as its release may make room for. A writer behind readers is left to the wake-up that the last
@@ -457,6 +450,5 @@ const struct lh_operation lh_acquire_operation = {
     .oldest_us = oldest_us,
     .client_of = client_of,
     .take = take,
-    .send = send,
     .on_done = on_done,
 };

@@ -110,11 +110,22 @@ bool lh_batch_take(struct lh_lane *lane, enum lh_kind kind, struct lh_scope *sco
     return lane->n + lane->rider_count > before;
 }
 
+static enum lh_status hand_to_store(struct lh_lane *lane, lh_store_cb *on_done)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    const struct lh_store_ops *ops = c->store->ops;
+
+    if (lane->rider_count == 0)
+        return ops->send(c->store, lane->index, lane->kind, lh_database_us(c), lane->items, lane->n, on_done, lane);
+    return ops->hand_over(c->store, lane->index, lh_database_us(c), (struct lh_holder_item **)lane->items, lane->n,
+                          lane->riders, lane->rider_count, on_done, lane);
+}
+
 bool lh_batch_send(struct lh_lane *lane, lh_store_cb *on_done)
 {
     const struct lh_operation *operation = lane->coordinator->operations[lane->kind];
 
-    if (operation->send(lane, on_done) == LH_OK) {
+    if (hand_to_store(lane, on_done) == LH_OK) {
         lh_lane_set_state(lane, LH_LANE_BUSY);
         return true;
     }

@@ -38,12 +38,6 @@ static uint64_t client_of(const struct lh_scope *scope)
     return lh_waiter_client(LH_LIST_FIRST(struct lh_waiter, &scope->leaves, link));
 }
 
-static enum lh_status send(struct lh_lane *lane, lh_store_cb *on_done)
-{
-    struct lh_store *store = lane->coordinator->store;
-    return store->ops->leave(store, lane->index, (struct lh_leave_item **)lane->items, lane->n, on_done, lane);
-}
-
 static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
 {
     for (; room > 0 && !lh_list_is_empty(&scope->leaves); room--)
@@ -147,6 +141,5 @@ const struct lh_operation lh_dequeue_operation = {
     .oldest_us = oldest_us,
     .client_of = client_of,
     .take = take,
-    .send = send,
     .on_done = on_done,
 };

@@ -307,31 +307,7 @@ enum lh_status lh_coordinator_release(struct lh_coordinator *c, struct lh_holder
     return submit(c, request, LH_KIND_RELEASE);
 }
 
-static enum lh_status send_heartbeats(struct lh_lane *lane, lh_store_cb *on_answered)
-{
-    struct lh_store *store = lane->coordinator->store;
-    return store->ops->heartbeat(store, lane->index, (struct lh_holder_item **)lane->items, lane->n, on_answered, lane);
-}
-
-static enum lh_status send_downgrades(struct lh_lane *lane, lh_store_cb *on_answered)
-{
-    struct lh_store *store = lane->coordinator->store;
-    return store->ops->downgrade(store, lane->index, lh_database_us(lane->coordinator),
-                                 (struct lh_holder_item **)lane->items, lane->n, on_answered, lane);
-}
-
 /* The first waiters of their scopes ride along in the same transaction. */
-static enum lh_status send_releases(struct lh_lane *lane, lh_store_cb *on_answered)
-{
-    struct lh_store *store = lane->coordinator->store;
-    struct lh_holder_item **items = (struct lh_holder_item **)lane->items;
-
-    if (lane->rider_count == 0)
-        return store->ops->release(store, lane->index, items, lane->n, on_answered, lane);
-    return store->ops->hand_over(store, lane->index, lh_database_us(lane->coordinator), items, lane->n, lane->riders,
-                                 lane->rider_count, on_answered, lane);
-}
-
 static void take_releases(struct lh_lane *lane, struct lh_scope *scope, size_t room)
 {
     take(lane, scope, room);
@@ -346,11 +322,9 @@ static void on_releases_done(struct lh_lane *lane, enum lh_status status, const 
 
 #define HOLDER_ROW .oldest_us = oldest_us, .retry_until = retry_until
 
-const struct lh_operation lh_heartbeat_operation = {HOLDER_ROW, .name = "heartbeat", .take = take,
-                                                    .send = send_heartbeats, .on_done = on_done};
+const struct lh_operation lh_heartbeat_operation = {HOLDER_ROW, .name = "heartbeat", .take = take, .on_done = on_done};
 
-const struct lh_operation lh_downgrade_operation = {HOLDER_ROW, .name = "downgrade", .take = take,
-                                                    .send = send_downgrades, .on_done = on_done};
+const struct lh_operation lh_downgrade_operation = {HOLDER_ROW, .name = "downgrade", .take = take, .on_done = on_done};
 
 const struct lh_operation lh_release_operation = {HOLDER_ROW, .name = "release", .take = take_releases,
-                                                  .send = send_releases, .on_done = on_releases_done};
+                                                  .on_done = on_releases_done};

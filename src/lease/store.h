@@ -43,6 +43,24 @@
 
 struct lh_store;
 
+/* The kinds of batches. */
+enum lh_kind {
+    LH_KIND_ACQUIRE,   /* its items are struct lh_acquire_item */
+    LH_KIND_HEARTBEAT, /* its items, the next one's and DOWNGRADE's are struct lh_holder_item */
+    LH_KIND_RELEASE,
+    LH_KIND_LEAVE,     /* its items are struct lh_leave_item */
+    LH_KIND_DOWNGRADE, /* makes exclusive leases shared; the answer is as of HEARTBEAT, and in item->downgrade */
+    /* Several scopes for one request, at most LH_ALL_ITEMS_MAX: acquire items of one lease key that differ in scope,
+       units and at_least_us only. All are GRANTED, or all RENEWED; otherwise one item has the outcome of all, and the
+       others are BUSY. */
+    LH_KIND_ACQUIRE_ALL,
+    LH_SCOPE_KINDS, /* the kinds above are items of a scope */
+    /* On a hook lane, of struct lh_reap_item, one after the other, at most LH_REAP_PIPELINE_MAX. All are durable at
+       on_done. */
+    LH_KIND_REAP = LH_SCOPE_KINDS,
+    LH_KIND_COUNT
+};
+
 enum lh_acquire_outcome {
     LH_ACQUIRE_GRANTED,
     LH_ACQUIRE_RENEWED, /* the lease key held it already */
@@ -427,23 +445,10 @@ struct lh_store_ops {
     /* Finishes the calls in flight, unregisters, disconnects; then on_done, after which no event comes. */
     void (*stop)(struct lh_store *store, lh_store_cb *on_done, void *arg);
 
-    /* Batches: n is 1..LH_BATCH_MAX, and the lane has none in flight. LH_DATABASE_UNAVAILABLE: the lane is down. */
-    enum lh_status (*acquire)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_acquire_item **items,
-                              size_t n, lh_store_cb *on_done, void *arg);
-    /* Acquires several scopes for one request, at most LH_ALL_ITEMS_MAX: items of one lease key that differ in
-       scope, units and at_least_us only. All are GRANTED, or all RENEWED; otherwise one item has the outcome of all,
-       and the others are BUSY. */
-    enum lh_status (*acquire_all)(struct lh_store *store, unsigned lane, int64_t clock_us,
-                                  struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg);
-    enum lh_status (*heartbeat)(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
-                                lh_store_cb *on_done, void *arg);
-    enum lh_status (*release)(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
-                              lh_store_cb *on_done, void *arg);
-    /* Makes exclusive leases shared. The answer is as of `heartbeat`, and in item->downgrade. */
-    enum lh_status (*downgrade)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
-                                size_t n, lh_store_cb *on_done, void *arg);
-    enum lh_status (*leave)(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
-                            lh_store_cb *on_done, void *arg);
+    /* Sends a batch of this kind: n is 1..LH_BATCH_MAX, and the lane has none in flight. `items` point to the kind's
+       items. LH_DATABASE_UNAVAILABLE: the lane is down. */
+    enum lh_status (*send)(struct lh_store *store, unsigned lane, enum lh_kind kind, int64_t clock_us, void **items,
+                           size_t n, lh_store_cb *on_done, void *arg);
     /* Returns the number of acquires and releases from which one batch is quicker than two that run beside each
        other. */
     size_t (*worth_a_batch)(struct lh_store *store);
@@ -454,10 +459,6 @@ struct lh_store_ops {
     enum lh_status (*hand_over)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
                                 size_t n, struct lh_acquire_item **riders, size_t rider_count, lh_store_cb *on_done,
                                 void *arg);
-
-    /* Reaps on a hook lane, one item after the other, at most LH_REAP_PIPELINE_MAX. All are durable at on_done. */
-    enum lh_status (*reap_hooked)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_reap_item **items,
-                                  size_t n, lh_store_cb *on_done, void *arg);
 
     /* Control calls. Refused: LH_DATABASE_UNAVAILABLE when not connected, LH_OVERLOADED when the bounded queue is
        full. */

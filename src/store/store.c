@@ -201,28 +201,19 @@ static void stop(struct lh_store *base, lh_store_cb *on_done, void *arg)
 
 /* --- batches --- */
 
-static enum lh_status acquire(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_acquire_item **items,
-                              size_t n, lh_store_cb *on_done, void *arg)
+static enum lh_status send(struct lh_store *base, unsigned number, enum lh_kind kind, int64_t clock_us, void **items,
+                           size_t n, lh_store_cb *on_done, void *arg)
 {
-    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_acquire_kind, clock_us, items, n, on_done, arg);
-}
+    static const struct batch_kind *const kinds[LH_SCOPE_KINDS] = {
+        [LH_KIND_ACQUIRE] = &lh_acquire_kind,     [LH_KIND_HEARTBEAT] = &lh_heartbeat_kind,
+        [LH_KIND_RELEASE] = &lh_release_kind,     [LH_KIND_LEAVE] = &lh_leave_kind,
+        [LH_KIND_DOWNGRADE] = &lh_downgrade_kind, [LH_KIND_ACQUIRE_ALL] = &lh_acquire_all_kind,
+    };
+    struct lane *lane = &pg_store_of(base)->lanes[number];
 
-static enum lh_status heartbeat(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
-                                lh_store_cb *on_done, void *arg)
-{
-    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_heartbeat_kind, 0, items, n, on_done, arg);
-}
-
-static enum lh_status acquire_all(struct lh_store *store, unsigned lane, int64_t clock_us,
-                                  struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg)
-{
-    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_acquire_all_kind, clock_us, items, n, on_done, arg);
-}
-
-static enum lh_status release(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
-                              lh_store_cb *on_done, void *arg)
-{
-    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_release_kind, 0, items, n, on_done, arg);
+    if (kind == LH_KIND_REAP)
+        return lh_hook_run_start(lane, clock_us, (struct lh_reap_item **)items, n, on_done, arg);
+    return lh_pg_lane_send(lane, kinds[kind], clock_us, items, n, on_done, arg);
 }
 
 static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
@@ -237,24 +228,6 @@ static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t c
 static size_t worth_a_batch(struct lh_store *store)
 {
     return pg_store_of(store)->has_core ? 3 : 24;
-}
-
-static enum lh_status downgrade(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
-                                size_t n, lh_store_cb *on_done, void *arg)
-{
-    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_downgrade_kind, clock_us, items, n, on_done, arg);
-}
-
-static enum lh_status leave(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
-                            lh_store_cb *on_done, void *arg)
-{
-    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_leave_kind, 0, items, n, on_done, arg);
-}
-
-static enum lh_status reap_hooked(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_reap_item **items,
-                                  size_t n, lh_store_cb *on_done, void *arg)
-{
-    return lh_hook_run_start(&pg_store_of(store)->lanes[lane], clock_us, items, n, on_done, arg);
 }
 
 /* --- what needs no round trip --- */
@@ -307,15 +280,9 @@ static const struct lh_store_ops ops = {
     .hook_lane_count = hook_lane_count,
     .start = start,
     .stop = stop,
-    .acquire = acquire,
-    .acquire_all = acquire_all,
-    .heartbeat = heartbeat,
-    .release = release,
-    .downgrade = downgrade,
-    .leave = leave,
+    .send = send,
     .worth_a_batch = worth_a_batch,
     .hand_over = hand_over,
-    .reap_hooked = reap_hooked,
     .enroll = lh_pg_store_enroll,
     .tick = lh_pg_store_tick,
     .look_elsewhere = lh_pg_store_look_elsewhere,

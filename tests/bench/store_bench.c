@@ -66,7 +66,8 @@ static void send_acquire(struct lane *lane)
     }
     lane->next_scope = (lane->next_scope + batch_size) % scopes_per_lane;
     lane->phase = ACQUIRE;
-    if (store->ops->acquire(store, lane->number, 0, lane->acquires, batch_size, on_batch, lane) != LH_OK)
+    if (store->ops->send(store, lane->number, LH_KIND_ACQUIRE, 0, (void **)lane->acquires, batch_size, on_batch,
+                         lane) != LH_OK)
         die("acquire was refused", NULL);
 }
 
@@ -78,7 +79,8 @@ static void send_release(struct lane *lane)
             (struct lh_holder_item){.ns = held->ns, .key = held->key, .lease_key = held->lease_key};
     }
     lane->phase = RELEASE;
-    if (store->ops->release(store, lane->number, lane->releases, batch_size, on_batch, lane) != LH_OK)
+    if (store->ops->send(store, lane->number, LH_KIND_RELEASE, 0, (void **)lane->releases, batch_size, on_batch,
+                         lane) != LH_OK)
         die("release was refused", NULL);
 }
 
@@ -90,7 +92,8 @@ static void send_heartbeat(struct lane *lane)
             (struct lh_holder_item){.ns = held->ns, .key = held->key, .lease_key = held->lease_key};
     }
     lane->phase = HEARTBEAT;
-    if (store->ops->heartbeat(store, lane->number, lane->heartbeats, batch_size, on_batch, lane) != LH_OK)
+    if (store->ops->send(store, lane->number, LH_KIND_HEARTBEAT, 0, (void **)lane->heartbeats, batch_size, on_batch,
+                         lane) != LH_OK)
         die("heartbeat was refused", NULL);
 }
 

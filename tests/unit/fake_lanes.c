@@ -168,15 +168,6 @@ static void check_riders(struct lh_holder_item *const *items, size_t item_count,
     }
 }
 
-enum lh_status fake_lane_acquire(struct lh_store *store, unsigned lane, int64_t clock_us,
-                                 struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg)
-{
-    struct fake_node *node = (struct fake_node *)store;
-    node->lanes[lane].batch.clock_us = clock_us;
-    node->last_clock_us = clock_us;
-    return send_batch(store, lane, 0, items, n, on_done, arg);
-}
-
 /* All of one lease key, and no scope twice. */
 static void check_together(struct lh_acquire_item *const *items, size_t n)
 {
@@ -193,32 +184,20 @@ static void check_together(struct lh_acquire_item *const *items, size_t n)
     }
 }
 
-enum lh_status fake_lane_acquire_all(struct lh_store *store, unsigned lane, int64_t clock_us,
-                                     struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg)
+enum lh_status fake_lane_send(struct lh_store *store, unsigned lane, enum lh_kind kind, int64_t clock_us, void **items,
+                              size_t n, lh_store_cb *on_done, void *arg)
 {
+    static const int numbers[LH_KIND_COUNT] = {
+        [LH_KIND_ACQUIRE] = 0, [LH_KIND_HEARTBEAT] = 1, [LH_KIND_RELEASE] = 2,     [LH_KIND_LEAVE] = 3,
+        [LH_KIND_REAP] = 4,    [LH_KIND_DOWNGRADE] = 5, [LH_KIND_ACQUIRE_ALL] = 6,
+    };
     struct fake_node *node = (struct fake_node *)store;
-    check_together(items, n);
-    node->lanes[lane].batch.clock_us = clock_us;
-    node->last_clock_us = clock_us;
-    return send_batch(store, lane, 6, items, n, on_done, arg);
-}
 
-enum lh_status fake_lane_heartbeat(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
-                                   lh_store_cb *on_done, void *arg)
-{
-    return send_batch(store, lane, 1, items, n, on_done, arg);
-}
-
-enum lh_status fake_lane_release(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
-                                 lh_store_cb *on_done, void *arg)
-{
-    return send_batch(store, lane, 2, items, n, on_done, arg);
-}
-
-enum lh_status fake_lane_downgrade(struct lh_store *store, unsigned lane, int64_t clock_us,
-                                   struct lh_holder_item **items, size_t n, lh_store_cb *on_done, void *arg)
-{
-    return send_batch(store, lane, 5, items, n, on_done, arg);
+    if (kind == LH_KIND_ACQUIRE_ALL)
+        check_together((struct lh_acquire_item **)items, n);
+    if (kind == LH_KIND_ACQUIRE || kind == LH_KIND_ACQUIRE_ALL)
+        node->lanes[lane].batch.clock_us = node->last_clock_us = clock_us;
+    return send_batch(store, lane, numbers[kind], items, n, on_done, arg);
 }
 
 size_t fake_lane_worth_a_batch(struct lh_store *store)
@@ -244,18 +223,6 @@ enum lh_status fake_lane_hand_over(struct lh_store *store, unsigned lane, int64_
     batch->rider_count = rider_count;
     node->world->riders += rider_count;
     return LH_OK;
-}
-
-enum lh_status fake_lane_leave(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
-                               lh_store_cb *on_done, void *arg)
-{
-    return send_batch(store, lane, 3, items, n, on_done, arg);
-}
-
-enum lh_status fake_lane_reap_hooked(struct lh_store *store, unsigned lane, int64_t clock_us,
-                                     struct lh_reap_item **items, size_t n, lh_store_cb *on_done, void *arg)
-{
-    return send_batch(store, lane, 4, items, n, on_done, arg);
 }
 
 /* --- breaking and mending --- */

@@ -13,24 +13,12 @@ bool fake_lanes_are_idle(const struct fake_node *node);
 void fake_lanes_kill(struct fake_node *node); /* nobody hears what becomes of the batches under way */
 
 /* Of struct lh_store_ops. */
-enum lh_status fake_lane_acquire(struct lh_store *store, unsigned lane, int64_t clock_us,
-                                 struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg);
-enum lh_status fake_lane_acquire_all(struct lh_store *store, unsigned lane, int64_t clock_us,
-                                     struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg);
-enum lh_status fake_lane_heartbeat(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
-                                   lh_store_cb *on_done, void *arg);
-enum lh_status fake_lane_release(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
-                                 lh_store_cb *on_done, void *arg);
-enum lh_status fake_lane_downgrade(struct lh_store *store, unsigned lane, int64_t clock_us,
-                                   struct lh_holder_item **items, size_t n, lh_store_cb *on_done, void *arg);
+enum lh_status fake_lane_send(struct lh_store *store, unsigned lane, enum lh_kind kind, int64_t clock_us, void **items,
+                              size_t n, lh_store_cb *on_done, void *arg);
 size_t fake_lane_worth_a_batch(struct lh_store *store);
 enum lh_status fake_lane_hand_over(struct lh_store *store, unsigned lane, int64_t clock_us,
                                    struct lh_holder_item **items, size_t n, struct lh_acquire_item **riders,
                                    size_t rider_count, lh_store_cb *on_done, void *arg);
-enum lh_status fake_lane_leave(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
-                               lh_store_cb *on_done, void *arg);
-enum lh_status fake_lane_reap_hooked(struct lh_store *store, unsigned lane, int64_t clock_us,
-                                     struct lh_reap_item **items, size_t n, lh_store_cb *on_done, void *arg);
 
 /* Defined by fake_store.c, and called after each answer: a stop waits until all of them are idle. */
 void fake_stop_when_idle(struct fake_node *node);

@@ -90,7 +90,8 @@ static void teardown(void)
 
 static void release(size_t n)
 {
-    ck_assert_int_eq(test.store->ops->release(test.store, 0, pointers, n, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, 0, LH_KIND_RELEASE, 0, (void **)pointers, n, test_on_answer, &answer), LH_OK);
     ck_assert_uint_eq(answer.count, 0);
 }
 
@@ -128,14 +129,17 @@ END_TEST
 static void on_done_send_next(void *arg, enum lh_status status, const struct lh_error *error)
 {
     /* The answers of this batch are still there while the next is on its way. */
-    ck_assert_int_eq(test.store->ops->release(test.store, 0, pointers + 1, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, 0, LH_KIND_RELEASE, 0, (void **)pointers + 1, 1, test_on_answer, &answer),
+        LH_OK);
     ck_assert_str_eq(items[0].message, "key 0");
     ck_assert_str_eq(items[0].key, "key 0");
 }
 
 START_TEST(the_next_batch_may_be_sent_from_inside_the_answer)
 {
-    ck_assert_int_eq(test.store->ops->release(test.store, 0, pointers, 1, on_done_send_next, NULL), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, 0, LH_KIND_RELEASE, 0, (void **)pointers, 1, on_done_send_next, NULL), LH_OK);
     test_wait_for(&answer);
     ck_released(0);
     ck_released(1);
@@ -276,7 +280,8 @@ static void on_told(void *arg, enum lh_status status, const struct lh_error *err
 static void acquire_alone(struct lh_acquire_item *item)
 {
     struct lh_acquire_item *asked = item;
-    ck_assert_int_eq(test.store->ops->acquire(test.store, 0, 0, &asked, 1, on_told, &answer), LH_OK);
+    ck_assert_int_eq(test.store->ops->send(test.store, 0, LH_KIND_ACQUIRE, 0, (void **)&asked, 1, on_told, &answer),
+                     LH_OK);
     test_wait_for(&answer);
 }
 
@@ -314,7 +319,8 @@ START_TEST(bad_labels_name_their_field)
                                             .terms.labels = i == 1 ? "{\"a\": \"\\u0000\"}" : "{\"token\": \"7\"}",
                                             .terms.duration_us = 1000000,
                                             .wait_us = LH_NEVER};
-    ck_assert_int_eq(test.store->ops->acquire(test.store, 0, 0, asking, 3, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, 0, LH_KIND_ACQUIRE, 0, (void **)asking, 3, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);
     ck_assert_int_eq(answer.status, LH_OK);
     ck_assert_int_eq(asked[0].outcome, LH_ACQUIRE_GRANTED);
@@ -343,7 +349,8 @@ static void on_done_look(void *arg, enum lh_status status, const struct lh_error
 START_TEST(a_lost_connection_answers_the_batch_before_the_lane_is_down)
 {
     items[0].key = "very slow";
-    ck_assert_int_eq(test.store->ops->release(test.store, 0, pointers, 2, on_done_look, NULL), LH_OK);
+    ck_assert_int_eq(test.store->ops->send(test.store, 0, LH_KIND_RELEASE, 0, (void **)pointers, 2, on_done_look, NULL),
+                     LH_OK);
     WAIT_FOR(test_loop, strcmp(pg_fixture_value(conninfo, "select count(*) from pg_stat_activity where wait_event ="
                                                           " 'PgSleep'"),
                                "1") == 0);
@@ -363,8 +370,9 @@ START_TEST(a_lane_that_is_down_refuses)
 {
     pg_fixture_stop();
     WAIT_FOR(test_loop, test.lanes_down == 1 && test.control_down == 1);
-    ck_assert_int_eq(test.store->ops->release(test.store, 0, pointers, 1, test_on_answer, &answer),
-                     LH_DATABASE_UNAVAILABLE);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, 0, LH_KIND_RELEASE, 0, (void **)pointers, 1, test_on_answer, &answer),
+        LH_DATABASE_UNAVAILABLE);
     ck_assert(!test.store->ops->is_connected(test.store));
     pg_fixture_start();
     WAIT_FOR(test_loop, test.lanes_up == 2 && test.control_up == 2 && test.listener_up == 2);

@@ -73,7 +73,8 @@ static struct lh_acquire_item acquire(const char *ns, const char *key, const cha
                                    .queue = queue,
                                    .wait_us = LH_NEVER};
     struct lh_acquire_item *items[] = {&item};
-    ck_assert_int_eq(test.store->ops->acquire(test.store, 0, 0, items, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, 0, LH_KIND_ACQUIRE, 0, (void **)items, 1, test_on_answer, &answer), LH_OK);
     test_wait_for_ok(&answer);
     return item;
 }
@@ -166,7 +167,8 @@ START_TEST(get_shows_holder_last_hold_or_nothing)
     ck_assert_str_eq(got.owner, "me");
     ck_assert_str_eq(got.lease_key, "00000000-0000-0000-0000-000000000000");
     back.lease_key = mine.lease_key;
-    ck_assert_int_eq(test.store->ops->release(test.store, 0, items, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, 0, LH_KIND_RELEASE, 0, (void **)items, 1, test_on_answer, &answer), LH_OK);
     test_wait_for_ok(&answer);
     get("one");
     ck_assert(!got.is_held && got.has_last);

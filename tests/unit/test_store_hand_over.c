@@ -52,7 +52,8 @@ static struct lh_acquire_item wish(bool queue)
 
 static void acquire(struct lh_acquire_item *item)
 {
-    ck_assert_int_eq(one.store->ops->acquire(one.store, 0, 0, &item, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(one.store->ops->send(one.store, 0, LH_KIND_ACQUIRE, 0, (void **)&item, 1, test_on_answer, &answer),
+                     LH_OK);
     test_wait_for_ok(&answer);
 }
 
@@ -60,7 +61,8 @@ static struct lh_holder_item heartbeat(const struct lh_acquire_item *lease)
 {
     struct lh_holder_item item = {.ns = lease->ns, .key = lease->key, .lease_key = lease->lease_key};
     struct lh_holder_item *items[] = {&item};
-    ck_assert_int_eq(one.store->ops->heartbeat(one.store, 0, items, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        one.store->ops->send(one.store, 0, LH_KIND_HEARTBEAT, 0, (void **)items, 1, test_on_answer, &answer), LH_OK);
     test_wait_for_ok(&answer);
     return item;
 }

@@ -83,7 +83,8 @@ static struct lh_acquire_item acquire(unsigned lane, const char *key)
                                    .terms.duration_us = 30 * SECOND,
                                    .hook_timeout_us = LIMIT_US};
     struct lh_acquire_item *all[] = {&item};
-    ck_assert_int_eq(test.store->ops->acquire(test.store, lane, 0, all, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, lane, LH_KIND_ACQUIRE, 0, (void **)all, 1, test_on_answer, &answer), LH_OK);
     test_wait_for_ok(&answer);
     return item;
 }
@@ -106,29 +107,37 @@ START_TEST(a_hooked_item_is_left_alone_by_a_lane_and_done_by_a_hook_lane)
 
     struct lh_holder_item beat = {.ns = "h", .key = "k", .lease_key = item.lease_key};
     struct lh_holder_item *beats[] = {&beat};
-    ck_assert_int_eq(test.store->ops->heartbeat(test.store, LANE, beats, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, LANE, LH_KIND_HEARTBEAT, 0, (void **)beats, 1, test_on_answer, &answer),
+        LH_OK);
     test_wait_for_ok(&answer);
     ck_assert(beat.is_hooked && !beat.is_busy);
     ck_assert_int_eq(beat.hook_timeout_us, LIMIT_US);
-    ck_assert_int_eq(test.store->ops->heartbeat(test.store, HOOK_LANE, beats, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, HOOK_LANE, LH_KIND_HEARTBEAT, 0, (void **)beats, 1, test_on_answer, &answer),
+        LH_OK);
     test_wait_for_ok(&answer);
     ck_assert(!beat.is_hooked && !beat.is_busy);
     ck_assert_int_eq(beat.outcome, LH_OUTCOME_OK);
 
     struct lh_leave_item leave = {.ns = "h", .key = "k", .lease_key = item.lease_key, .kind = LH_LEAVE_GONE};
     struct lh_leave_item *leaves[] = {&leave};
-    ck_assert_int_eq(test.store->ops->leave(test.store, LANE, leaves, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, LANE, LH_KIND_LEAVE, 0, (void **)leaves, 1, test_on_answer, &answer), LH_OK);
     test_wait_for_ok(&answer);
     ck_assert(leave.is_hooked && !leave.is_busy);
     ck_assert_int_eq(leave.hook_timeout_us, LIMIT_US);
 
     struct lh_holder_item give = {.ns = "h", .key = "k", .lease_key = item.lease_key};
     struct lh_holder_item *gives[] = {&give};
-    ck_assert_int_eq(test.store->ops->release(test.store, LANE, gives, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, LANE, LH_KIND_RELEASE, 0, (void **)gives, 1, test_on_answer, &answer), LH_OK);
     test_wait_for_ok(&answer);
     ck_assert(give.is_hooked && give.hook_timeout_us == LIMIT_US);
     give.hook_timeout_us = 0; /* no limit */
-    ck_assert_int_eq(test.store->ops->release(test.store, HOOK_LANE, gives, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, HOOK_LANE, LH_KIND_RELEASE, 0, (void **)gives, 1, test_on_answer, &answer),
+        LH_OK);
     test_wait_for_ok(&answer);
     ck_assert_int_eq(give.outcome, LH_OUTCOME_OK);
     ck_assert_int_eq(hits("release_ok"), 1);
@@ -189,8 +198,9 @@ static void expire(int count)
 
 static void run(size_t n)
 {
-    ck_assert_int_eq(test.store->ops->reap_hooked(test.store, HOOK_LANE, 0, pointers, n, test_on_answer, &answer),
-                     LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->send(test.store, HOOK_LANE, LH_KIND_REAP, 0, (void **)pointers, n, test_on_answer, &answer),
+        LH_OK);
     ck_assert_uint_eq(answer.count, 0);
     test_wait_for(&answer);
 }

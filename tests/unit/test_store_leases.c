@@ -69,7 +69,8 @@ static struct lh_acquire_item wish(bool queue)
 static void acquire(struct test_store *test, struct lh_acquire_item *item)
 {
     struct lh_acquire_item *items[] = {item};
-    ck_assert_int_eq(test->store->ops->acquire(test->store, 0, 0, items, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test->store->ops->send(test->store, 0, LH_KIND_ACQUIRE, 0, (void **)items, 1, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);
     ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
 }
@@ -78,7 +79,9 @@ static struct lh_holder_item heartbeat(struct test_store *test, const struct lh_
 {
     struct lh_holder_item item = {.ns = lease->ns, .key = lease->key, .lease_key = lease->lease_key};
     struct lh_holder_item *items[] = {&item};
-    ck_assert_int_eq(test->store->ops->heartbeat(test->store, 0, items, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test->store->ops->send(test->store, 0, LH_KIND_HEARTBEAT, 0, (void **)items, 1, test_on_answer, &answer),
+        LH_OK);
     test_wait_for(&answer);
     ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
     item.message = NULL;
@@ -90,7 +93,8 @@ static struct lh_holder_item give_back(struct test_store *test, const struct lh_
     struct lh_holder_item item = {
         .ns = lease->ns, .key = lease->key, .lease_key = lease->lease_key, .is_unheard = is_unheard};
     struct lh_holder_item *items[] = {&item};
-    ck_assert_int_eq(test->store->ops->release(test->store, 0, items, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test->store->ops->send(test->store, 0, LH_KIND_RELEASE, 0, (void **)items, 1, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);
     ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
     item.message = NULL;
@@ -121,7 +125,8 @@ static void acquire_granted(struct lh_acquire_item *item)
     struct lh_acquire_item *items[] = {item};
     const struct lh_held_lease *lease = &item->lease;
 
-    ck_assert_int_eq(one.store->ops->acquire(one.store, 1, 0, items, 1, on_granted, item), LH_OK);
+    ck_assert_int_eq(one.store->ops->send(one.store, 1, LH_KIND_ACQUIRE, 0, (void **)items, 1, on_granted, item),
+                     LH_OK);
     test_wait_for(&answer);
     ck_assert(item->has_lease);
     ck_assert(lh_uuid_equal(&lease->lease_key, &item->lease_key));
@@ -271,7 +276,8 @@ static struct lh_leave_item leave(struct test_store *test, const struct lh_acqui
 {
     struct lh_leave_item item = {.ns = place->ns, .key = place->key, .lease_key = place->lease_key, .kind = kind};
     struct lh_leave_item *items[] = {&item};
-    ck_assert_int_eq(test->store->ops->leave(test->store, 0, items, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        test->store->ops->send(test->store, 0, LH_KIND_LEAVE, 0, (void **)items, 1, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);
     ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
     return item;
@@ -319,7 +325,8 @@ START_TEST(a_row_that_another_session_has_is_busy_and_holds_up_nobody)
         snprintf(other[i], sizeof(other[i]), "%s-other-%d", key, i);
     wanted[0].key = other[0];
     wanted[2].key = other[1];
-    ck_assert_int_eq(two.store->ops->acquire(two.store, 0, 0, items, 3, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(two.store->ops->send(two.store, 0, LH_KIND_ACQUIRE, 0, (void **)items, 3, test_on_answer, &answer),
+                     LH_OK);
     test_wait_for(&answer);
     ck_assert_int_eq(wanted[0].outcome, LH_ACQUIRE_GRANTED);
     ck_assert_int_eq(wanted[1].outcome, LH_ACQUIRE_BUSY);
@@ -348,7 +355,9 @@ START_TEST(five_hundred_at_once_with_bad_ones_among_them)
     }
     wanted[77].terms.duration_us = 0;
     wanted[99].terms.labels = "{\"a\": \"\\u0000\"}";
-    ck_assert_int_eq(one.store->ops->acquire(one.store, 0, 0, items, LH_BATCH_MAX, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        one.store->ops->send(one.store, 0, LH_KIND_ACQUIRE, 0, (void **)items, LH_BATCH_MAX, test_on_answer, &answer),
+        LH_OK);
     test_wait_for(&answer);
     ck_assert_int_eq(answer.status, LH_OK);
     for (size_t i = 0; i < LH_BATCH_MAX; i++) {
@@ -362,7 +371,9 @@ START_TEST(five_hundred_at_once_with_bad_ones_among_them)
         back[i] = &given[i];
     }
     given[250].is_failure = false;
-    ck_assert_int_eq(one.store->ops->release(one.store, 1, back, LH_BATCH_MAX, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        one.store->ops->send(one.store, 1, LH_KIND_RELEASE, 0, (void **)back, LH_BATCH_MAX, test_on_answer, &answer),
+        LH_OK);
     test_wait_for(&answer);
     ck_assert_int_eq(answer.status, LH_OK);
     for (size_t i = 0; i < LH_BATCH_MAX; i++)
@@ -390,7 +401,8 @@ START_TEST(a_duration_out_of_bounds_names_field_and_bound)
     struct lh_acquire_item *items[] = {&item};
 
     item.terms.duration_us = 3 * 86400 * SECOND;
-    ck_assert_int_eq(one.store->ops->acquire(one.store, 0, 0, items, 1, on_invalid, &item), LH_OK);
+    ck_assert_int_eq(one.store->ops->send(one.store, 0, LH_KIND_ACQUIRE, 0, (void **)items, 1, on_invalid, &item),
+                     LH_OK);
     test_wait_for(&answer);
     ck_assert_str_eq(invalid_field, "duration");
     ck_assert_str_ne(invalid_bound, "");
@@ -424,7 +436,8 @@ START_TEST(renewals_alone_are_answered_before_they_are_on_disk)
 
     ours = theirs = (struct lh_holder_item){.ns = mine.ns, .key = key, .lease_key = mine.lease_key};
     theirs.lease_key = lh_uuid_random();
-    ck_assert_int_eq(one.store->ops->heartbeat(one.store, 0, both, 2, test_on_answer, &answer), LH_OK);
+    ck_assert_int_eq(
+        one.store->ops->send(one.store, 0, LH_KIND_HEARTBEAT, 0, (void **)both, 2, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);
     ck_assert_int_eq(ours.outcome, LH_OUTCOME_OK);
     ck_assert_int_eq(theirs.outcome, LH_OUTCOME_LOST);

@@ -213,13 +213,6 @@ static void fail_run(struct lh_lane *lane, const struct lh_error *error)
     }
 }
 
-static enum lh_status send(struct lh_lane *lane, lh_store_cb *on_done)
-{
-    struct lh_coordinator *c = lane->coordinator;
-    return c->store->ops->reap_hooked(c->store, lane->index, lh_database_us(c), (struct lh_reap_item **)lane->items,
-                                      lane->n, on_done, lane);
-}
-
 static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)
 {
     struct lh_coordinator *c = lane->coordinator;
@@ -243,6 +236,5 @@ static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh
 const struct lh_operation lh_reap_operation = {
     .name = "reap",
     .take = take,
-    .send = send,
     .on_done = on_done,
 };
