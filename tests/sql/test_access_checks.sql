@@ -28,6 +28,7 @@ create temp table api (name text, needs text, sql text);
 insert into api values
   ('acquire', 'lease', $$select 'done' from leasehold.acquire(%1$L, 'new', '30 s', lease_key => t.key(9))$$), ('heartbeat', 'lease', $$select leasehold.heartbeat(%1$L, 'new', t.key(9)) is not null$$),
   ('release_ok', 'lease', $$select leasehold.release_ok(%1$L, 'none', t.key(9))$$), ('release_fail', 'lease', $$select leasehold.release_fail(%1$L, 'none', t.key(9), 'no')$$),
+  ('end_reason', 'lease', $$select leasehold.end_reason(%1$L, 'none', t.key(9)) is not null$$),
   ('join_queue', 'lease', $$select q.position from leasehold.join_queue(%1$L, 'held', t.key(8)) q$$), ('leave_queue', 'lease', $$select leasehold.leave_queue(%1$L, 'held', t.key(8))$$),
   ('acquire_all', 'lease', $$select 'done' from leasehold.acquire_all(array[%1$L, %1$L], array['new 1', 'new 2'], '30 s', lease_key => t.key(9)) limit 1$$),
   ('guard', 'guard', $$select leasehold.guard(%1$L, 'held', %2$s)$$), ('explain', 'read', $$select e.holder from leasehold.explain(%1$L, 'held') e$$);

@@ -43,6 +43,7 @@ select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signa
                ('leasehold.heartbeat(text, text, uuid)', array['namespace', 'key', 'lease_key']),
                ('leasehold.release_ok(text, text, uuid, jsonb)', array['namespace', 'key', 'lease_key', 'result']),
                ('leasehold.release_fail(text, text, uuid, text)', array['namespace', 'key', 'lease_key', 'error']),
+               ('leasehold.end_reason(text, text, uuid)', array['namespace', 'key', 'lease_key']),
                ('leasehold.guard(text, text, bigint, uuid)', array['namespace', 'key', 'token', 'lease_key']),
                ('leasehold.join_queue(text, text, uuid, interval, text, integer)', array['namespace', 'key', 'lease_key', 'ttl', 'mode', 'units']),
                ('leasehold.leave_queue(text, text, uuid)', array['namespace', 'key', 'lease_key']),
@@ -81,7 +82,7 @@ select is((select array_agg(c.oid::regclass::text) from pg_class c where c.relna
 create temporary table api (nth serial, name text);
 insert into api (name)
 select unnest(array['set_policy', 'reset_policy', 'add_hook', 'remove_hook', 'remove_hook_named', 'bump_epoch', 'acquire', 'heartbeat', 'guard', 'downgrade',
-                    'explain', 'release_ok', 'release_fail', 'join_queue', 'leave_queue', 'reap', 'force_release', 'access_grant', 'access_revoke',
+                    'explain', 'release_ok', 'release_fail', 'end_reason', 'join_queue', 'leave_queue', 'reap', 'force_release', 'access_grant', 'access_revoke',
                     'token_create', 'token_revoke', 'set_audit_retention', 'acquire_all']);
 select is((select array_agg(p.proname::text order by p.proname) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace),
           (select array_agg(name::text order by name) from api), 'the schema leasehold has the functions of the API alone');

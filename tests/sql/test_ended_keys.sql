@@ -47,6 +47,14 @@ select is((select lease_key from leasehold.scope where key = 'ways'), t.key(16),
 select is(t.message_of(format('select leasehold.acquire(%L, %L, %L, lease_key => %L)', 'e', 'ways', '30 s', t.key(11))) like 'lease\_ended%', true,
           'the message begins with the condition');
 
+select is(array(select leasehold.end_reason('e', 'ways', t.key(n)) from unnest(array[11, 12, 13, 14, 15, 16, 99]) n),
+          array['released', 'failed', 'expired', 'forced', 'expired', null, null], 'end_reason tells it of one; of the holder, and of a stranger, nothing');
+select from leasehold.acquire('e', 'shared', '30 s', lease_key => t.key(21), mode => 'shared');
+select from leasehold.acquire('e', 'shared', '30 s', lease_key => t.key(22), mode => 'shared');
+select leasehold.release_ok('e', 'shared', t.key(21));
+select is(leasehold.end_reason('e', 'shared', t.key(21)), 'released', 'also of a shared lease, while others hold the scope');
+select is(leasehold.end_reason('e', 'shared', t.key(22)), null, 'whose own has not ended');
+
 -- a queued acquire with an ended lease key is refused too
 select is((select outcome from leasehold_internal.acquire_batch(null, null, array['e'], array['ways'], array[t.key(12)], array['o'], array['{}'],
              array[30000000::bigint], array[true], array[null::bigint], array[0::bigint])), 'ended', 'in a batch it is the outcome ended');

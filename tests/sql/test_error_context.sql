@@ -23,7 +23,7 @@ create temporary table mistake (nth serial, function text, arguments text, state
 insert into mistake (function, arguments, field, bound)
 select f.name, format(f.arguments, a.namespace, a.key), a.field, a.bound
   from (values ('acquire', '%L, %L, ''30 s'''), ('heartbeat', '%L, %L, t.key(1)'), ('release_ok', '%L, %L, t.key(1)'),
-               ('release_fail', '%L, %L, t.key(1), ''no'''), ('guard', '%L, %L, 1'), ('join_queue', '%L, %L, t.key(9)'),
+               ('release_fail', '%L, %L, t.key(1), ''no'''), ('guard', '%L, %L, 1'), ('end_reason', '%L, %L, t.key(9)'), ('join_queue', '%L, %L, t.key(9)'),
                ('leave_queue', '%L, %L, t.key(9)'), ('explain', '%L, %L'), ('force_release', '%L, %L, ''why'''), ('downgrade', '%L, %L, t.key(9)')) as f (name, arguments),
        (values ('a..b', 'k', 'namespace', 'no empty segment'), ('e', '', 'key', '1 to 1024 bytes')) as a (namespace, key, field, bound);
 insert into mistake (function, arguments, field, bound) values

@@ -17,7 +17,7 @@ insert into client_call values
   ($$select leasehold.acquire('p', 'b', '30 s')$$), ($$select leasehold.heartbeat('p', 'a', t.key(1))$$), ($$select leasehold.release_ok('p', 'z', t.key(1))$$),
   ($$select leasehold.release_fail('p', 'z', t.key(1), 'no')$$), ($$select leasehold.join_queue('p', 'a', t.key(3))$$), ($$select leasehold.leave_queue('p', 'a', t.key(3))$$),
   ($$select leasehold.downgrade('p', 'd', t.key(8))$$), ($$select leasehold.acquire('p', 'shared', '30 s', mode => 'shared')$$),
-  ($$select leasehold.acquire_all('{p,p}', '{b1,b2}', '30 s')$$), ($$select leasehold.explain('p', 'a')$$);
+  ($$select leasehold.acquire_all('{p,p}', '{b1,b2}', '30 s')$$), ($$select leasehold.explain('p', 'a')$$), ($$select leasehold.end_reason('p', 'a', t.key(1))$$);
 create temp table admin_call (sql text);
 insert into admin_call values
   ($$select leasehold.reap()$$), ($$select leasehold.force_release('p', 'zz', 'why')$$), ($$select leasehold.set_policy('p', grace => '1 s')$$),

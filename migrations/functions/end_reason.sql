@@ -1,0 +1,33 @@
+-- How the lease of this lease key ended: released, failed, expired, forced or max_hold. Returns null while it is held, and where the scope
+-- does not remember it: of exclusive leases it remembers the last eight. Locks nothing.
+create or replace function leasehold.end_reason(namespace text, key text, lease_key uuid) returns text
+language plpgsql stable
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_denial text := leasehold_internal.denial('lease', end_reason.namespace);
+  v_problem leasehold_internal.problem := leasehold_internal.holder_problem(end_reason.namespace, end_reason.key, end_reason.lease_key);
+begin
+  if v_problem.field is not null then
+    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
+      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
+  end if;
+  if v_denial is not null then
+    raise exception '%', v_denial using errcode = 'LH007';
+  end if;
+  return coalesce(
+    (select leasehold_internal.end_reason(s, end_reason.lease_key)
+       from leasehold.scope s
+      where s.namespace = end_reason.namespace and s.key = end_reason.key),
+    (select case h.outcome when 'ok' then 'released' else h.outcome end
+       from leasehold.share h
+      where h.namespace = end_reason.namespace and h.key = end_reason.key and h.lease_key = end_reason.lease_key and h.state = 'ended'));
+end
+$$;
+comment on function leasehold.end_reason is
+  'How the lease of a lease key ended, or null while it is held. Example:
+  select leasehold.end_reason(''jobs'', ''nightly'', :''lease_key'')';
+
+revoke execute on function leasehold.end_reason(text, text, uuid) from public;
+grant execute on function leasehold.end_reason(text, text, uuid) to leasehold_client, leasehold_admin;
