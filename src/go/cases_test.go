@@ -414,6 +414,12 @@ var cases = []testCase{
 		}
 		must(s, tx.Rollback())
 	}},
+	{"released_in_a_transaction", "grpc sql pooler", releasedInATransaction},
+	{"acquired_in_a_transaction", "grpc sql pooler", acquiredInATransaction},
+	{"lost_lease_rolls_back", "grpc sql pooler", lostLeaseRollsBack},
+	{"open_transaction_is_refused", "grpc sql", openTransactionIsRefused},
+	{"unanswered_commit_of_a_release_is_looked_up", "grpc sql", unansweredCommitOfARelease},
+	{"unanswered_commit_of_an_acquire_is_looked_up", "grpc sql", unansweredCommitOfAnAcquire},
 	{"renewal_has_its_own_connection", "sql pooler", func(s *site) {
 		db := s.db()
 		db.SetMaxOpenConns(1)

@@ -28,6 +28,7 @@ type Lease struct {
 	lost      *LostError
 	released  bool          // successfully
 	ends      bool          // being released: renewed no more
+	open      bool          // a transaction that acquires or releases it is not committed yet
 	sent      bool          // a release of it
 	asked     chan struct{} // not nil: its renewal is in flight, and closes this
 	streaming bool          // a stream renews it
@@ -143,7 +144,7 @@ func (l *Lease) Remaining() time.Duration {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	l.expire()
-	if l.lost != nil || l.released {
+	if l.lost != nil || l.released || l.open {
 		return 0
 	}
 	return max(l.stop()-clock(), 0)
@@ -221,7 +222,7 @@ func (l *Lease) Downgrade(ctx context.Context, units int) error {
 		return err
 	}
 	for {
-		if err := l.canDowngrade(); err != nil {
+		if err := l.canChange("downgraded"); err != nil {
 			return err
 		}
 		try, cancel := context.WithTimeout(ctx, min(l.c.settings.patience, max(l.duration/6, 500*time.Millisecond)))
@@ -251,7 +252,7 @@ func (l *Lease) Downgrade(ctx context.Context, units int) error {
 	}
 }
 
-func (l *Lease) canDowngrade() error {
+func (l *Lease) canChange(how string) error {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	l.expire()
@@ -261,7 +262,7 @@ func (l *Lease) canDowngrade() error {
 	case l.released || l.ends:
 		return ErrReleased
 	case l.streaming:
-		return &ArgumentError{Field: "mode", Bound: "a lease without a stream", Message: "a lease of Lead or WhileAlive cannot be downgraded"}
+		return &ArgumentError{Field: "mode", Bound: "a lease without a stream", Message: "a lease that a stream holds cannot be " + how}
 	}
 	return nil
 }
@@ -269,10 +270,7 @@ func (l *Lease) canDowngrade() error {
 // Release gives the lease back. It repeats the request until it is answered, the deadline has passed, or ctx ends; nil says that the lease
 // was still held. Work under the lease must have stopped before. A lease whose release failed is not renewed any more.
 func (l *Lease) Release(ctx context.Context, options ...ReleaseOption) error {
-	var with outcome
-	for _, option := range options {
-		option(&with)
-	}
+	with := outcomeOf(options)
 	if with.problem != nil {
 		return with.problem
 	}
@@ -341,17 +339,24 @@ func (l *Lease) endRelease(err error, repeated bool) error {
 		}
 		err = nil
 	}
-	if err == nil && l.lost == nil && !l.released {
+	if err == nil {
+		l.setReleased()
+	}
+	if err != nil && l.streaming {
+		l.lose(Unreachable, err.Error())
+	}
+	return err
+}
+
+// setReleased ends its context. The caller has c.mu.
+func (l *Lease) setReleased() {
+	if l.lost == nil && !l.released {
 		l.released = true
 		delete(l.c.leases, l)
 		l.cancel(ErrReleased)
 		close(l.over)
 		l.c.look()
 	}
-	if err != nil && l.streaming {
-		l.lose(Unreachable, err.Error())
-	}
-	return err
 }
 
 // Execer is a *sql.Tx, or a *sql.Conn with a transaction open.

@@ -170,6 +170,21 @@ type outcome struct {
 	problem error
 }
 
+// statement releases in SQL.
+func (o outcome) statement() string {
+	if o.failed {
+		return "select leasehold.release_fail($1::text, $2::text, $3::text::uuid, $4::text)"
+	}
+	return "select leasehold.release_ok($1::text, $2::text, $3::text::uuid, nullif($4::text, '')::jsonb)"
+}
+
+func outcomeOf(options []ReleaseOption) (o outcome) {
+	for _, option := range options {
+		option(&o)
+	}
+	return o
+}
+
 // ReleaseOption says how the work ended; without one it succeeded.
 type ReleaseOption func(*outcome)
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -257,29 +256,57 @@ func (d *direct) acquire(ctx context.Context, r request, wait time.Duration) (gr
 }
 
 func (d *direct) try(s *session, r request) (g grant, granted bool, err error) {
+	into, args, err := r.inSQL()
+	if err != nil {
+		return g, false, err
+	}
+	sent := clock()
+	granted, err = d.row(s, r.ref(), into.columns(), acquiring, args...)
+	return into.grant(sent), granted, err
+}
+
+// granting is what is read of a lease.
+const granting = `select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, to_json(l.slots)::text, l.deadline < l.heartbeat_at + l.duration `
+
+const acquiring = granting + `
+  from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
+                         labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer) l`
+
+// grantRow is a row of granting.
+type grantRow struct {
+	g       grant
+	seconds float64
+	slots   *string
+}
+
+func (row *grantRow) columns() []any {
+	return []any{&row.g.token, &row.seconds, &row.g.units, &row.slots, &row.g.final}
+}
+
+func (row *grantRow) grant(sent time.Duration) grant {
+	row.g.deadline = sent + time.Duration(row.seconds*float64(time.Second))
+	if row.slots != nil {
+		_ = json.Unmarshal([]byte(*row.slots), &row.g.slots) // of integers, by to_json
+	}
+	return row.g
+}
+
+// inSQL are the parameters of acquiring, and what its row is read into.
+func (r request) inSQL() (*grantRow, []any, error) {
 	labels := []byte("{}")
 	if r.labels != nil {
+		var err error
 		if labels, err = json.Marshal(r.labels); err != nil {
-			return g, false, err
+			return nil, nil, err
 		}
 	}
-	var seconds float64
 	var atLeast *float64
 	if r.atLeast != nil {
 		value := r.atLeast.Seconds()
 		atLeast = &value
 	}
-	sent := clock()
-	granted, err = d.row(s, r.ref(), []any{&g.token, &seconds, &g.units, &g.slots, &g.final}, granting+
-		`from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
-		                       labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer) l`,
-		r.namespace, r.key, r.duration.Seconds(), r.owner, r.leaseKey, string(labels), atLeast, string(r.mode), r.unitsInSQL())
-	g.deadline = sent + time.Duration(seconds*float64(time.Second))
-	return g, granted, err
+	return &grantRow{}, []any{r.namespace, r.key, r.duration.Seconds(), r.owner, r.leaseKey, string(labels), atLeast, string(r.mode), r.unitsInSQL()}, nil
 }
-
-// granting is what is read of a lease.
-const granting = `select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots, l.deadline < l.heartbeat_at + l.duration `
 
 // unitsInSQL is 1 for an exclusive lease.
 func (r request) unitsInSQL() int {
@@ -296,15 +323,13 @@ func (d *direct) downgrade(ctx context.Context, it ref, units int) (grant, error
 		return grant{}, err
 	}
 	defer d.put(s)
-	var g grant
-	var seconds float64
+	var row grantRow
 	sent := clock()
-	_, err = d.row(s, it, []any{&g.token, &seconds, &g.units, &g.slots, &g.final}, granting+
+	_, err = d.row(s, it, row.columns(), granting+
 		`from (select set_config('lock_timeout', '200ms', true) as limits, $1::text as namespace offset 0) s
 		 cross join lateral leasehold.downgrade(s.namespace, $2::text, $3::text::uuid, $4::integer) l`,
 		it.namespace, it.key, it.leaseKey, units)
-	g.deadline = sent + time.Duration(seconds*float64(time.Second))
-	return g, err
+	return row.grant(sent), err
 }
 
 // queueFor acquires, and waits in the queue meanwhile.
@@ -404,16 +429,34 @@ func (d *direct) listenFor(ctx context.Context, s *session, it ref, wait time.Du
 
 // held is who holds it, as far as that can be learnt.
 func (d *direct) held(s *session, r request) *HeldError {
-	held := &HeldError{Namespace: r.namespace, Key: r.key}
-	var holder *string
-	if _, err := d.row(s, r.ref(), []any{&holder, &held.Ahead, &held.HolderCount, &held.UnitsFree},
-		`select holder, waiters, holders,
-		        case when policy ? 'capacity'
-		             then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end
-		   from leasehold.explain($1::text, $2::text)`, r.namespace, r.key); err == nil && holder != nil {
-		held.Holder = *holder
+	held := heldRow{HeldError: &HeldError{Namespace: r.namespace, Key: r.key}}
+	if _, err := d.row(s, r.ref(), held.columns(), explaining, r.namespace, r.key); err != nil {
+		return held.HeldError
 	}
-	return held
+	return held.error()
+}
+
+const explaining = `
+select holder, waiters, holders,
+       case when policy ? 'capacity'
+            then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end
+  from leasehold.explain($1::text, $2::text)`
+
+// heldRow is a row of explaining.
+type heldRow struct {
+	*HeldError
+	holder *string
+}
+
+func (row *heldRow) columns() []any {
+	return []any{&row.holder, &row.Ahead, &row.HolderCount, &row.UnitsFree}
+}
+
+func (row *heldRow) error() *HeldError {
+	if row.holder != nil {
+		row.Holder = *row.holder
+	}
+	return row.HeldError
 }
 
 func (d *direct) leave(s *session, it ref) error {
@@ -525,16 +568,14 @@ func (d *direct) renew(ctx context.Context, s *session, refs []ref, patience tim
 	return beats, nil
 }
 
-var ended = regexp.MustCompile(` ago: (released|failed|expired|forced|max_hold)\b`)
-
-// reason is how the last lease of a scope ended. What SQL tells of that is a sentence.
 func (d *direct) reason(s *session, it ref) Reason {
-	var advice string
-	_, err := d.row(s, it, []any{&advice}, "select advice from leasehold.explain($1::text, $2::text)", it.namespace, it.key)
-	if found := ended.FindStringSubmatch(advice); err == nil && found != nil {
-		return Reason(found[1])
+	reason := Unknown
+	_, err := d.row(s, it, []any{&reason}, "select coalesce(leasehold.end_reason($1::text, $2::text, $3::text::uuid), 'unknown')",
+		it.namespace, it.key, it.leaseKey)
+	if err != nil {
+		return Unknown
 	}
-	return Unknown
+	return reason
 }
 
 func (d *direct) release(ctx context.Context, it ref, with outcome) error {
@@ -543,12 +584,8 @@ func (d *direct) release(ctx context.Context, it ref, with outcome) error {
 		return err
 	}
 	defer d.put(s)
-	statement := "select leasehold.release_ok($1::text, $2::text, $3::text::uuid, nullif($4::text, '')::jsonb)"
-	if with.failed {
-		statement = "select leasehold.release_fail($1::text, $2::text, $3::text::uuid, $4::text)"
-	}
 	var done bool
-	if _, err := d.row(s, it, []any{&done}, statement, it.namespace, it.key, it.leaseKey, with.value); err != nil {
+	if _, err := d.row(s, it, []any{&done}, with.statement(), it.namespace, it.key, it.leaseKey, with.value); err != nil {
 		return err
 	}
 	if !done {

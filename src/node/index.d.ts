@@ -79,6 +79,11 @@ export interface LeadOptions {
 
 export type LostReason = 'expired' | 'forced' | 'released' | 'failed' | 'max_hold' | 'unreachable' | 'closed' | 'unknown';
 
+/** A client of `pg`, with no transaction open; or anything with the same query(text, values). */
+export interface Transactional {
+  query(text: string, values?: unknown[]): Promise<{ rows: any[] }>;
+}
+
 export class Client implements AsyncDisposable {
   /** The addresses of daemons, or options. Nothing connects before the first call. */
   constructor(target?: string | ClientOptions);
@@ -96,6 +101,14 @@ export class Client implements AsyncDisposable {
    */
   withLease<T>(namespace: string, key: string, options: WorkOptions, work: (lease: Lease) => T | Promise<T>): Promise<T>;
   withLease<T>(namespace: string, key: string, work: (lease: Lease) => T | Promise<T>): Promise<T>;
+
+  /**
+   * In a transaction on a client of `pg`, which this begins, and commits when the work has ended: the lease is held, and renewed, from the
+   * commit on. An error of the work's rolls back, and nobody holds it. It does not wait. When the connection breaks at COMMIT it looks the
+   * outcome up; UnavailableError with the reason UNKNOWN_OUTCOME: it could not, and gives back what it may have acquired.
+   */
+  acquireIn(client: Transactional, namespace: string, key: string, options: AcquireOptions, work: (lease: Lease) => unknown): Promise<Lease>;
+  acquireIn(client: Transactional, namespace: string, key: string, work: (lease: Lease) => unknown): Promise<Lease>;
 
   /**
    * Stands for election until it is elected, runs the work, and stands again when leadership was lost meanwhile. The work must end when
@@ -147,6 +160,13 @@ export class Lease implements AsyncDisposable {
   downgrade(units?: number): Promise<void>;
   /** Gives the lease back, with a result or as failed. Rejects with LeaseLostError if it was lost before. */
   release(outcome?: { result?: unknown; failure?: unknown }): Promise<void>;
+  /**
+   * Releases in a transaction on a client of `pg`, which this begins, and commits when the work has ended; resolves with what that returned.
+   * An error rolls back: then the lease goes on, and is renewed. When the connection breaks at COMMIT it looks the outcome up;
+   * UnavailableError with the reason UNKNOWN_OUTCOME: it could not, and the lease counts as lost.
+   */
+  releaseIn<T>(client: Transactional, outcome: { result?: unknown; failure?: unknown }, work: (lease: Lease) => T | Promise<T>): Promise<T>;
+  releaseIn<T>(client: Transactional, work: (lease: Lease) => T | Promise<T>): Promise<T>;
   /** Releases. A loss is an error here too. */
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -176,6 +196,8 @@ export class DeniedError extends LeaseholdError {
 /** No server answered in time. Nothing is known to be lost. */
 export class UnavailableError extends LeaseholdError {
   readonly code: 'LEASEHOLD_UNAVAILABLE';
+  /** Of a transaction whose COMMIT was not answered, and could not be looked up. */
+  readonly reason?: 'UNKNOWN_OUTCOME';
 }
 export class ClosedError extends LeaseholdError {
   readonly code: 'LEASEHOLD_CLOSED';

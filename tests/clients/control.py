@@ -5,6 +5,7 @@
 
     POST /site                     {"grpc": target, "grpc_sql": dsn, "sql": dsn, "pooler": dsn, "port": of PostgreSQL}
     POST /psql                     {"on": "grpc" | "sql" | "pooler", "sql": ...}    what psql prints
+    POST /commit_proxy             {"mode"}                                         {"port"}: a CommitProxy before PostgreSQL
     POST /standby                  {}                                               {"host", "port"}: a hot standby of PostgreSQL
     POST /daemon                   {}                                               {"id", "target"}: one more on the grpc database
     POST /secure                   {}                                               {"target", "ca", ...}: a SecureDaemon (secure.py)
@@ -30,9 +31,11 @@ import tempfile
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent / "integration"))
 sys.path.insert(0, str(HERE.parent / "lib"))
 import harness  # noqa: E402
+from commit_proxy import CommitProxy  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
 from secure import SecureDaemon  # noqa: E402
 from standby import Standby, free_port  # noqa: E402
@@ -80,7 +83,7 @@ class Control:
         for database in (self.plain, self.pooled):
             subprocess.run([harness.CLI, "migrate", "--database", self.cluster.url(database)], check=True, stdout=subprocess.DEVNULL)
         self.pooler = Pooler(self.cluster, self.pg_port, self.pooled)
-        self.proxies = []
+        self.proxies, self.commit_proxies = [], []
         self.secured = self.standby_server = None
 
     def site(self, unused):
@@ -115,6 +118,10 @@ class Control:
     def proxy(self, ask):
         self.proxies.append(FlakyProxy(self.daemons[ask["id"]].target))
         return {"id": len(self.proxies) - 1, "target": self.proxies[-1].target}
+
+    def commit_proxy(self, ask):
+        self.commit_proxies.append(CommitProxy(("127.0.0.1", self.pg_port), ask["mode"]))
+        return {"port": self.commit_proxies[-1].port}
 
     def proxy_set(self, ask):
         proxy = self.proxies[ask["id"]]
@@ -165,7 +172,7 @@ class Control:
 
     def __exit__(self, *unused):
         self.server.shutdown()
-        for proxy in self.proxies:
+        for proxy in self.proxies + self.commit_proxies:
             proxy.close()
         self.pooler.close()
         if self.secured:

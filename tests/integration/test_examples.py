@@ -184,6 +184,20 @@ def test_a_parcels_step_and_its_lease_change_together(run, load, service):
     assert run("state-machine/step", 1, "sent", "true").returncode == 0 and parcel()[0] == "sent"
 
 
+@pytest.mark.parametrize("through", ["a daemon", "SQL"])
+def test_a_worker_of_the_package_answers_calls(service, cluster, through):
+    service.psql("drop schema if exists calls cascade; delete from leasehold.registered_hook where namespace = 'calls'")
+    service.psql((EXAMPLES / "async-calls/schema.sql").read_text())
+    service.psql("insert into calls.call (request) select to_jsonb('call ' || n) from generate_series(1, 3) n")
+    environment = {**os.environ, "PYTHONPATH": str(harness.ROOT / "src/python"), "LEASEHOLD_DATABASE": cluster.url(service.database)}
+    workers = [subprocess.Popen([EXAMPLES / "async-calls/worker.py", *([service.daemon.target] if through == "a daemon" else [])], env=environment, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(2)]
+    said = [worker.communicate(timeout=60)[0] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], said
+    assert sorted("".join(said).splitlines()) == [f"call {n}: {{'shouted': 'CALL {n}'}}" for n in (1, 2, 3)]
+    assert service.psql("select count(*) from calls.call where state = 'done' and attempts = 1") == "3"
+
+
 @pytest.mark.parametrize("name", ["async-calls", "runner-reservation", "runner-presence", "schema-change", "state-machine"])
 def test_an_example_is_explained(name):
     words = (EXAMPLES / name / "README.md").read_text()

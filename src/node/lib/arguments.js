@@ -76,12 +76,22 @@ function checkNoMore(what, more, wanted) {
 }
 
 /** Of the arguments behind the key: options, which may be left out, and the work. */
-function optionsAndWork(what, given, names) {
+function optionsAndWork(what, given, names, before = 'namespace, key') {
   const [options, work, ...more] = typeof given[0] === 'function' ? [{}, ...given] : given;
   checkOptions(what, options, names);
   check('work', work);
-  checkNoMore(what, more, 'namespace, key, options, work');
+  checkNoMore(what, more, `${before}, options, work`);
   return [options, work];
+}
+
+/** What is asked for, with the defaults. */
+function requestOf(namespace, key, options) {
+  check('namespace', namespace);
+  check('key', key);
+  const given = Object.fromEntries(Object.entries(options).filter(([name, value]) => value !== undefined && name !== 'signal'));
+  const request = { durationMs: 30000, waitMs: 0, labels: {}, shared: false, units: 1, isHold: false, ...given, namespace, key };
+  if (!request.shared && request.units !== 1) throw refused('units', request.units, '1 without shared');
+  return request;
 }
 
 const ACQUIRE = ['durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued'];
@@ -90,4 +100,4 @@ const CLIENT = ['server', 'database', 'owner', 'tls', 'tokenFile', 'patienceMs',
 const RELEASE = ['result', 'failure'];
 const TLS = ['caFile', 'certFile', 'keyFile', 'serverName'];
 
-module.exports = { check, checkNoMore, checkOptions, optionsAndWork, refused, ACQUIRE, LEAD, CLIENT, RELEASE, TLS };
+module.exports = { check, checkNoMore, checkOptions, optionsAndWork, refused, requestOf, ACQUIRE, LEAD, CLIENT, RELEASE, TLS };

@@ -7,9 +7,10 @@ const { GrpcTransport } = require('./grpc.js');
 const { SqlTransport } = require('./sql.js');
 const { Lease, asyncDispose } = require('./lease.js');
 const { Renewer } = require('./renewer.js');
-const { check, checkNoMore, checkOptions, optionsAndWork, refused, ACQUIRE, CLIENT, LEAD, TLS } = require('./arguments.js');
+const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, ACQUIRE, CLIENT, LEAD, TLS } = require('./arguments.js');
 const { ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
 const { clock, sleep } = require('./time.js');
+const { acquireIn } = require('./transaction.js');
 
 const RETRY_AFTER_MS = 100;
 const FLUSH_MS = 1000; // how long close() waits for what is being given up
@@ -50,6 +51,15 @@ class Client {
     return this.#work(await this.#acquire(this.#request(namespace, key, options), signal), signal, work);
   }
 
+  async acquireIn(pg, namespace, key, ...given) {
+    const [options, work] = optionsAndWork('acquireIn', given, ACQUIRE, 'client, namespace, key');
+    const request = this.#request(namespace, key, options);
+    if (request.waitMs !== 0) throw refused('waitMs', request.waitMs, '0 in a transaction');
+    if (this.#closing.signal.aborted) throw new ClosedError();
+    const giveUp = () => this.#giveUp(request, Promise.resolve({}));
+    return acquireIn(pg, request, this.#renewer, work, giveUp);
+  }
+
   async lead(namespace, key, ...given) {
     const [options, work] = optionsAndWork('lead', given, LEAD);
     const { signal, durationMs = 15000, owner } = options;
@@ -79,12 +89,9 @@ class Client {
     await this.close();
   }
 
-  #request(namespace, key, { durationMs = 30000, waitMs = 0, owner = this.owner, labels = {}, shared = false, units = 1, atLeastMs, onQueued }) {
-    check('namespace', namespace);
-    check('key', key);
-    if (!shared && units !== 1) throw refused('units', units, '1 without shared');
-    onQueued = this.#tell(onQueued);
-    return { namespace, key, durationMs, waitMs, owner, labels, shared, units, atLeastMs, onQueued, isHold: false, leaseKey: crypto.randomUUID() };
+  #request(namespace, key, options) {
+    const request = requestOf(namespace, key, options);
+    return { ...request, owner: request.owner ?? this.owner, onQueued: this.#tell(request.onQueued), leaseKey: crypto.randomUUID() };
   }
 
   async #acquire(request, signal) {

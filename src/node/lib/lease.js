@@ -1,8 +1,9 @@
 'use strict';
 
-const { check, checkOptions, RELEASE } = require('./arguments.js');
+const { check, checkOptions, optionsAndWork, RELEASE } = require('./arguments.js');
 const { InvalidArgumentError, LeaseLostError, scopeName, UnavailableError } = require('./errors.js');
 const { clock, sleep } = require('./time.js');
+const { releaseIn } = require('./transaction.js');
 
 const MOST_WORDS = 8192; // bytes
 
@@ -29,6 +30,7 @@ class Lease {
     this._trouble = ''; // why the last renewal failed
     this._asked = null; // its renewal, in flight
     this._tie = grant.tie;
+    this._isOpen = false; // a transaction that is to acquire or release it is not committed yet
   }
 
   _take({ token, units, slots, deadline, isFinal }) {
@@ -62,7 +64,7 @@ class Lease {
 
   isHeld() {
     this._expire();
-    return this.#lost === null && !this.#isReleased;
+    return this.#lost === null && !this.#isReleased && !this._isOpen;
   }
 
   /** Throws LeaseLostError once the lease is lost or released. */
@@ -113,6 +115,32 @@ class Lease {
     return this.#releasing;
   }
 
+  /** The same, in a transaction on a client of `pg` that this begins, and commits when the work has ended. */
+  async releaseIn(client, ...given) {
+    const [outcome, work] = optionsAndWork('releaseIn', given, RELEASE, 'client');
+    this.check();
+    if (this.#releasing) throw this.#released();
+    return releaseIn(client, this, this.#renewer, outcome, work);
+  }
+
+  /** No renewal comes after the release, which is the next statement of a transaction. */
+  async _leave() {
+    this.check();
+    if (this.#releasing) throw this.#released();
+    this.#releasing = new Promise(() => {}); // another release would wait for this one
+    await this._asked;
+    this._isOpen = true;
+  }
+
+  /** It was released: or else it goes on. */
+  _left(isReleased) {
+    this._isOpen = false;
+    this.#isReleased = isReleased;
+    this.#releasing = isReleased ? Promise.resolve() : null;
+    if (isReleased) this.#renewer.drop(this);
+    else if (this.isHeld()) this.#renewer.add(this);
+  }
+
   async [asyncDispose]() {
     await this.release();
   }
@@ -122,7 +150,7 @@ class Lease {
     let problem = null;
     let value = '';
     try {
-      value = failure === undefined ? (JSON.stringify(result) ?? '') : wordsOf(failure);
+      value = valueOf({ result, failure });
     } catch (error) {
       [problem, failure, value] = [error, error, wordsOf(error)];
     }
@@ -198,9 +226,14 @@ class Lease {
   }
 }
 
+/** What the server keeps: a result as JSON, or the words of what failed. */
+function valueOf({ result, failure }) {
+  return failure === undefined ? (JSON.stringify(result) ?? '') : wordsOf(failure);
+}
+
 function wordsOf(error) {
   const words = Buffer.from(String(error).replaceAll('\0', ''));
   return words.subarray(0, MOST_WORDS).toString().replace(/\ufffd+$/, '');
 }
 
-module.exports = { Lease, asyncDispose };
+module.exports = { Lease, asyncDispose, valueOf };

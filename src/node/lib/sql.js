@@ -34,6 +34,11 @@ select extract(epoch from h.deadline - clock_timestamp())::text as seconds,
  where s.limits is not null
  order by u.n`;
 
+const RELEASE = {
+  released: 'select leasehold.release_ok($1::text, $2::text, $3::text::uuid, nullif($4::text, $$$$)::jsonb)::text as done',
+  failed: 'select leasehold.release_fail($1::text, $2::text, $3::text::uuid, $4::text)::text as done',
+};
+
 class SqlTransport {
   #config;
   #options;
@@ -75,11 +80,8 @@ class SqlTransport {
   }
 
   async #try(session, request) {
-    const { namespace, key, durationMs, owner, leaseKey, labels, atLeastMs } = request;
-    const rest = atLeastMs === undefined ? null : atLeastMs / 1000;
     const sent = clock();
-    const [row] = await session.query(ACQUIRE,
-      [namespace, key, durationMs / 1000, owner, leaseKey, JSON.stringify(labels), rest, modeOf(request), request.units]);
+    const [row] = await session.query(ACQUIRE, acquireValues(request));
     return row && { ...grantOf(row, sent), tie: null };
   }
 
@@ -128,11 +130,7 @@ class SqlTransport {
   }
 
   async #held(session, { namespace, key }) {
-    const [row] = await session.query(EXPLAIN, [namespace, key]);
-    const by = row.state === 'held' ? `held by ${row.holder ?? 'another'}` : row.state;
-    const unitsFree = row.free === null ? null : Number(row.free);
-    return new HeldError(`${scopeName({ namespace, key })} is ${by}: ${row.advice}`,
-      { holder: row.holder, ahead: Number(row.waiters), holderCount: Number(row.holders), unitsFree });
+    return heldOf({ namespace, key }, (await session.query(EXPLAIN, [namespace, key]))[0]);
   }
 
   /** All in one transaction, and one by one if that fails for one of them. */
@@ -160,17 +158,16 @@ class SqlTransport {
     return beats;
   }
 
-  /** How the last lease of a scope ended. What SQL tells of that is a sentence. */
-  async #reason(session, { namespace, key }) {
-    const rows = await session.query('select advice from leasehold.explain($1::text, $2::text)', [namespace, key]).catch(() => []);
-    return / ago: (released|failed|expired|forced|max_hold)\b/.exec(rows[0]?.advice)?.[1] ?? 'unknown';
+  async #reason(session, { namespace, key, leaseKey }) {
+    const place = [namespace, key, leaseKey];
+    const rows = await session.query('select leasehold.end_reason($1::text, $2::text, $3::text::uuid) as reason', place).catch(() => []);
+    return rows[0]?.reason ?? 'unknown';
   }
 
   release({ namespace, key, leaseKey }, { isFailed, value }, timeoutMs) {
     return this.#with(async (session) => {
-      const call = isFailed ? 'release_fail($1::text, $2::text, $3::text::uuid, $4::text)' : 'release_ok($1::text, $2::text, $3::text::uuid, nullif($4::text, $$$$)::jsonb)';
-      const [{ done }] = await session.query(`select leasehold.${call} as done`, [namespace, key, leaseKey, value], timeoutMs);
-      if (!done) throw new LeaseLostError(`the lease ${scopeName({ namespace, key })} is lost`, await this.#reason(session, { namespace, key }));
+      const [{ done }] = await session.query(RELEASE[isFailed ? 'failed' : 'released'], [namespace, key, leaseKey, value], timeoutMs);
+      if (done !== 'true') throw new LeaseLostError(`the lease ${scopeName({ namespace, key })} is lost`, await this.#reason(session, { namespace, key, leaseKey }));
     });
   }
 
@@ -198,6 +195,15 @@ function configOf(config) {
     throw new InvalidArgumentError('database must name one host: pg connects to one, and this names several', 'database', 'one host');
   }
   return typeof config === 'string' ? { connectionString: config } : config;
+}
+
+const acquireValues = ({ namespace, key, durationMs, owner, leaseKey, labels, atLeastMs, shared, units }) =>
+  [namespace, key, durationMs / 1000, owner, leaseKey, JSON.stringify(labels), atLeastMs === undefined ? null : atLeastMs / 1000, modeOf({ shared }), units];
+
+function heldOf(scope, { state, holder, waiters, advice, holders, free }) {
+  const by = state === 'held' ? `held by ${holder ?? 'another'}` : state;
+  return new HeldError(`${scopeName(scope)} is ${by}: ${advice}`,
+    { holder, ahead: Number(waiters), holderCount: Number(holders), unitsFree: free === null ? null : Number(free) });
 }
 
 const modeOf = ({ shared }) => (shared ? 'shared' : 'exclusive');
@@ -320,4 +326,4 @@ function errorOf(error) {
   return new UnavailableError(message, { cause: error });
 }
 
-module.exports = { SqlTransport };
+module.exports = { SqlTransport, ACQUIRE, EXPLAIN, RELEASE, acquireValues, errorOf, grantOf, heldOf };

@@ -5,9 +5,8 @@ import asyncio
 import contextlib
 import functools
 from types import TracebackType
-from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, ParamSpec, TypeVar
+from typing import Any, AsyncContextManager, AsyncIterator, Awaitable, Callable, Mapping, ParamSpec, TypeVar
 
-from . import arguments
 from .client import BaseClient, describe, has_failed, is_told, note
 from .errors import Held, LeaseholdError, LeaseLost
 from .lease import BaseLease
@@ -34,6 +33,16 @@ class AsyncLease(BaseLease):
     async def release(self, result: Any = None, failure: str | None = None) -> bool:
         """Gives it back, with a result (for json) or what failed. False: it was lost before."""
         return await self._core.release(self, result, failure)
+
+    def acquire_in(self, connection: Any) -> AsyncContextManager[AsyncLease]:
+        """As Lease.acquire_in, for `async with` and a psycopg.AsyncConnection."""
+        from .transaction import Acquiring, Awaiting
+        return Acquiring(self, Awaiting(connection))  # type: ignore[return-value]
+
+    def release_in(self, connection: Any, result: Any = None, failure: str | None = None) -> AsyncContextManager[AsyncLease]:
+        """As Lease.release_in, for `async with` and a psycopg.AsyncConnection."""
+        from .transaction import Awaiting, Releasing
+        return Releasing(self, Awaiting(connection), result, failure)  # type: ignore[return-value]
 
     async def downgrade(self, units: int = 1) -> None:
         """As Lease.downgrade."""
@@ -90,21 +99,22 @@ class AsyncClient(BaseClient):
 
     def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
-              units: int = 1) -> AsyncLease:
-        """A lease for `async with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, in the loop. shared
-        and units are those of Client.lease."""
-        return AsyncLease(self._core, namespace, key, duration, wait, owner, labels, on_lost, shared, units)
+              units: int = 1, at_least: float | None = None) -> AsyncLease:
+        """A lease for `async with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, in the loop. The
+        rest is as of Client.lease."""
+        return AsyncLease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared,
+                          units=units, at_least=at_least)
 
     def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float | None = None,
                skip_if_held: bool = False) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T | None]]]:
         """As Client.leased, for a coroutine function."""
-        self.lease(namespace, key, duration=duration, wait=wait)._at_least = arguments.at_least(at_least)  # wrong arguments are told here
+        options: dict[str, Any] = {"duration": duration, "wait": wait, "at_least": at_least}
+        self.lease(namespace, key, **options)  # wrong arguments are told here
 
         def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T | None]]:
             @functools.wraps(function)
             async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T | None:
-                lease = self.lease(namespace, key, duration=duration, wait=wait)
-                lease._at_least = arguments.at_least(at_least)
+                lease = self.lease(namespace, key, **options)
                 try:
                     async with lease:
                         return await function(*args, **kwargs)
@@ -120,7 +130,7 @@ class AsyncClient(BaseClient):
         again. The body watches `is_held()`. Through a daemon a leader that dies is followed at once; in SQL, after its duration.
         To leave the loop early, use contextlib.aclosing."""
         while True:
-            leadership = AsyncLease(self._core, namespace, key, duration, None, owner, None, None, is_tied=True)
+            leadership = AsyncLease(self._core, namespace, key, duration=duration, wait=None, owner=owner, is_tied=True)
             await leadership.acquire()
             try:
                 yield leadership

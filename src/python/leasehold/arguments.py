@@ -4,6 +4,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from .errors import InvalidArgument
@@ -38,7 +39,7 @@ def text(name: str, value: Any) -> str:
     return str(value)
 
 
-def owner(value: Any) -> str:
+def owner_text(value: Any) -> str:
     if not is_text(value):
         raise refused("owner", value, "a string of Unicode without NUL")
     return str(value)
@@ -54,7 +55,7 @@ def more_than_zero(name: str, value: Any) -> float:
     return float(value)
 
 
-def wait(value: Any) -> float:
+def seconds_to_wait(value: Any) -> float:
     """None: for ever."""
     if value is None:
         return math.inf
@@ -63,7 +64,7 @@ def wait(value: Any) -> float:
     return float(value)
 
 
-def at_least(value: Any) -> float | None:
+def minimum_hold(value: Any) -> float | None:
     """None: the policy's."""
     if value is None:
         return None
@@ -72,7 +73,7 @@ def at_least(value: Any) -> float | None:
     return float(value)
 
 
-def units(value: Any) -> int:
+def number_of_units(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_UNITS:
         raise refused("units", value, f"1 to {MOST_UNITS}")
     return value
@@ -84,10 +85,10 @@ def units_asked(shared: Any, value: Any) -> int:
         raise refused("shared", shared, "True or False")
     if not shared and value != 1:
         raise refused("units", value, "1 without shared")
-    return units(value) if shared else 0
+    return number_of_units(value) if shared else 0
 
 
-def labels(value: Any) -> dict[str, str]:
+def labels_of(value: Any) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(is_text(each) for pair in value.items() for each in pair):
@@ -105,3 +106,30 @@ def callback(name: str, value: Any) -> Callable[..., object] | None:
     if value is not None and (not callable(value) or is_deferred(value)):
         raise refused(name, value, "a function that does its work when it is called: none of `async def`, and no generator")
     return value  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an acquire asks for."""
+
+    namespace: str
+    key: str
+    duration: float
+    wait: float
+    owner: str
+    labels: dict[str, str]
+    units: int  # 0: exclusive
+    at_least: float | None  # nobody else gets it before, though it is released earlier; None: the policy's
+    on_lost: Callable[[str], object] | None
+    is_tied: bool  # a stream ties the lease to this process: it ends with it
+
+    @property
+    def mode(self) -> str:
+        return "shared" if self.units else "exclusive"
+
+
+def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, wait: Any = 0, owner: Any = None, labels: Any = None,
+          on_lost: Any = None, shared: Any = False, units: Any = 1, at_least: Any = None, is_tied: bool = False) -> Asked:
+    return Asked(text("namespace", namespace), text("key", key), more_than_zero("duration", duration), seconds_to_wait(wait),
+                 default_owner if owner is None else owner_text(owner), labels_of(labels), units_asked(shared, units),
+                 minimum_hold(at_least), callback("on_lost", on_lost), is_tied)

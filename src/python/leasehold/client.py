@@ -7,7 +7,7 @@ import functools
 import os
 import weakref
 from types import TracebackType
-from typing import Any, Callable, Coroutine, Iterator, Mapping, ParamSpec, TypeGuard, TypeVar
+from typing import Any, Callable, ContextManager, Coroutine, Iterator, Mapping, ParamSpec, TypeGuard, TypeVar
 
 from . import arguments
 from .core import Core, Transport
@@ -68,6 +68,20 @@ class Lease(BaseLease):
     def release(self, result: Any = None, failure: str | None = None) -> bool:
         """Gives it back, with a result (for json) or what failed. False: it was lost before."""
         return self._run(self._core.release(self, result, failure))
+
+    def acquire_in(self, connection: Any) -> ContextManager[Lease]:
+        """For `with`, on a psycopg.Connection of yours: begins a transaction, acquires, and commits at the end of the body. The lease is held,
+        and renewed, from the commit on. An error rolls back, and nobody holds it. It does not wait. When the connection breaks at COMMIT it looks
+        the outcome up; Unavailable with the reason UNKNOWN_OUTCOME: it could not, and gives back what it may have acquired."""
+        from .transaction import Acquiring, Blocking
+        return Acquiring(self, Blocking(connection))  # type: ignore[return-value]
+
+    def release_in(self, connection: Any, result: Any = None, failure: str | None = None) -> ContextManager[Lease]:
+        """For `with`, on a psycopg.Connection of yours: begins a transaction, and releases the lease and commits at the end of the body, with
+        this result or lease.result. An error rolls back: then the lease goes on, and is renewed. When the connection breaks at COMMIT it looks
+        the outcome up; Unavailable with the reason UNKNOWN_OUTCOME: it could not, and the lease counts as lost."""
+        from .transaction import Blocking, Releasing
+        return Releasing(self, Blocking(connection), result, failure)  # type: ignore[return-value]
 
     def downgrade(self, units: int = 1) -> None:
         """Makes the exclusive lease shared, with so many units, in one step: shared requests that wait behind it are let in, and no
@@ -132,26 +146,27 @@ class Client(BaseClient):
 
     def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
-              units: int = 1) -> Lease:
+              units: int = 1, at_least: float | None = None) -> Lease:
         """A lease for `with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, on the thread
         that finds the loss, mostly the one that renews: it must not block. shared: beside other shared leases, with so many units (1 to 1,000,000) of the capacity that
-        the namespace's policy sets."""
-        return Lease(self._core, namespace, key, duration, wait, owner, labels, on_lost, shared, units)
+        the namespace's policy sets. at_least: nobody else gets the lease before so many seconds after its grant, though it ends earlier; at
+        most a day; None: as the namespace's policy says."""
+        return Lease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared, units=units,
+                     at_least=at_least)
 
     def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float | None = None,
                skip_if_held: bool = False) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
-        """A decorator: the function runs under a lease. at_least: nobody else gets the lease before so many seconds have passed
-        since it was granted, though the function has ended earlier, so that a second clock that is late does not start it again;
-        at most a day; None: as the namespace's policy says. skip_if_held: then None is returned."""
-        self.lease(namespace, key, duration=duration, wait=wait)._at_least = arguments.at_least(at_least)  # wrong arguments are told here
+        """A decorator: the function runs under a lease. With at_least a second clock that is late does not start the
+        function again. skip_if_held: then None is returned."""
+        options: dict[str, Any] = {"duration": duration, "wait": wait, "at_least": at_least}
+        self.lease(namespace, key, **options)  # wrong arguments are told here
 
         def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
             arguments.callback("the function", function)
 
             @functools.wraps(function)
             def wrapped(*args: P.args, **kwargs: P.kwargs) -> T | None:
-                lease = self.lease(namespace, key, duration=duration, wait=wait)
-                lease._at_least = arguments.at_least(at_least)
+                lease = self.lease(namespace, key, **options)
                 try:
                     with lease:
                         return function(*args, **kwargs)
@@ -167,7 +182,7 @@ class Client(BaseClient):
         again. The body watches `is_held()`. Through a daemon a leader that dies is followed at once; in SQL, after its duration."""
         while True:
             try:
-                with Lease(self._core, namespace, key, duration, None, owner, None, None, is_tied=True) as leadership:
+                with Lease(self._core, namespace, key, duration=duration, wait=None, owner=owner, is_tied=True) as leadership:
                     yield leadership
             except LeaseLost:
                 pass

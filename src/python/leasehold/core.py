@@ -78,6 +78,9 @@ class Transport(Protocol):
 
     async def heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]: ...
 
+    async def settle(self, ref: Ref, until: float) -> Answer:
+        """A heartbeat of one lease, beside the renewals."""
+
     async def release(self, items: Sequence[Release], until: float) -> list[Answer]: ...
 
     async def end_reason(self, ref: Ref, until: float) -> str:
@@ -100,7 +103,7 @@ class Orphan:
 class Core:
     def __init__(self, transport: Transport, runtime: Runtime, owner: str | None, timeout: float) -> None:
         self.transport, self.runtime, self.timeout = transport, runtime, timeout
-        self.owner = (arguments.owner(owner) if owner is not None else "") or f"{socket.gethostname()}/{os.path.basename(sys.argv[0] or 'python')}/{os.getpid()}"
+        self.owner = (arguments.owner_text(owner) if owner is not None else "") or f"{socket.gethostname()}/{os.path.basename(sys.argv[0] or 'python')}/{os.getpid()}"
         self.pid = os.getpid()
         self.lock = threading.RLock()
         self.leases: dict[str, BaseLease] = {}
@@ -116,7 +119,7 @@ class Core:
     async def acquire(self, lease: BaseLease) -> None:
         """Fills in the lease, or raises. Repeats what was not answered under the same lease key: the same acquisition. The caller has
         claimed the lease."""
-        wait_until = clock() + lease._wait
+        wait_until = clock() + lease._asked.wait
         give_up = wait_until + self.timeout
         pause, is_repeated = 0.05, False
         first: Unavailable | None = None  # it often says more than the last: gRPC forgets why a handshake failed
@@ -139,13 +142,7 @@ class Core:
                         raise Unavailable(f"{error}; at first: {first}", error.reason) from None
                     await self.runtime.sleep(pause)
                     pause = min(pause * 2, 0.5)
-            with self.lock:
-                lease._granted(grant)
-                lease._tie = grant.tie
-                self.leases[lease.lease_key] = lease
-                if grant.tie is not None:
-                    self._read(lease, grant.tie)
-            self.wake.set()
+            self.hold(lease, grant)
         except BaseException as error:
             lease._is_entered = False
             if not isinstance(error, (Held, Denied, InvalidArgument)):
@@ -153,6 +150,16 @@ class Core:
             raise
         finally:
             lease._is_asked = False
+
+    def hold(self, lease: BaseLease, grant: Grant) -> None:
+        """From now on it is renewed."""
+        with self.lock:
+            lease._granted(grant)
+            lease._tie = grant.tie
+            self.leases[lease.lease_key] = lease
+            if grant.tie is not None:
+                self._read(lease, grant.tie)
+        self.wake.set()
 
     def begin(self) -> None:
         if self.pid != os.getpid():
@@ -174,8 +181,8 @@ class Core:
 
     async def downgrade(self, lease: BaseLease, units: int) -> None:
         """Repeats what was not answered. Renewals go on meanwhile: the lease key stays."""
-        arguments.units(units)
-        if lease._is_tied:
+        arguments.number_of_units(units)
+        if lease._asked.is_tied:
             raise InvalidArgument("a leader's lease stays exclusive", "INVALID_ARGUMENT")
         self.begin()
         lease.check()
@@ -263,6 +270,47 @@ class Core:
     def _try_until(self, lease: BaseLease, end: float) -> float:
         return min(end, clock() + min(max(lease.duration, 1.0), self.timeout) / PATIENCE)
 
+    # -- released in a transaction of the caller's: transaction.py
+
+    def leave(self, lease: BaseLease) -> None:
+        """The renewals: the next statement of the transaction releases it."""
+        lease.check()
+        with self.lock:
+            lease._is_held, lease._is_ending = False, True
+            self.leases.pop(lease.lease_key, None)
+
+    def stay(self, lease: BaseLease) -> None:
+        """Its release was rolled back: it is renewed again, if there is time."""
+        with self.lock:
+            if lease._is_ending:
+                lease._is_held, lease._is_ending = True, False
+                self.leases[lease.lease_key] = lease
+        self.wake.set()
+        lease._look()
+
+    def unsure(self, lease: BaseLease) -> None:
+        """Whether it was released nobody can say in time: so it is lost, and given back if it was not."""
+        self._abandon(Release(self._ref(lease), failure="the outcome of the transaction that released it is unknown"), max(lease._deadline - clock(), self.timeout))
+        lease._is_ending, lease.lost = False, "unreachable"
+        lease._tell_loss("unreachable")
+
+    async def settle(self, lease: BaseLease) -> str | None:
+        """After a COMMIT without an answer: how the lease has ended; None: it is held, and was renewed. The transaction has the lease's row
+        locked, so no answer comes before its end."""
+        end, ref = clock() + self.timeout, self._ref(lease)
+        while clock() < end:
+            sent = clock()
+            with contextlib.suppress(Unavailable):
+                answer = await self.transport.settle(ref, min(end, sent + 1))
+                if answer.outcome == "ok":
+                    lease._deadline, lease._is_final = sent + answer.remaining, answer.is_final
+                    lease._next_beat = sent
+                    return None
+                if answer.outcome == "lost":
+                    return answer.reason
+            await self.runtime.sleep(0.05)
+        return "unknown"
+
     def drop(self, lease: BaseLease, failure: str | None = None) -> None:
         """Of a caller who was torn away, as Ctrl-C does at any instruction, so that nobody knows whether the lease is held: it is released."""
         if lease._is_forked():
@@ -329,7 +377,7 @@ class Core:
                 self._tie_again(lease)
             elif answer.outcome == "lost":
                 # Nobody else has its lease key: the daemon ended it because its stream broke.
-                is_cut = answer.reason in ("released", "failed") and lease._is_tied and lease._tie is None
+                is_cut = answer.reason in ("released", "failed") and lease._asked.is_tied and lease._tie is None
                 lease._lose("unreachable" if is_cut else answer.reason)
             else:
                 lease._next_beat = clock() + min(shortest / 12, 0.25)
@@ -374,7 +422,7 @@ class Core:
 
     def _tie_again(self, lease: BaseLease) -> None:
         with self.lock:
-            if not lease._is_tied or lease._tie is not None or not lease._is_held or not hasattr(self.transport, "tie"):
+            if not lease._asked.is_tied or lease._tie is not None or not lease._is_held or not hasattr(self.transport, "tie"):
                 return
             try:
                 lease._tie = self.transport.tie(lease)

@@ -376,23 +376,24 @@ class GrpcTransport:
     # -- the verbs
 
     def request(self, lease: BaseLease, wait: float) -> Any:
-        request = pb.AcquireRequest(scope=scope(lease), duration=duration(lease.duration), owner=lease.owner, lease_key=lease.lease_key,
-                                    labels=lease.labels)
-        if lease._units:
-            request.mode, request.units = pb.MODE_SHARED, lease._units
+        asked = lease._asked
+        request = pb.AcquireRequest(scope=scope(asked), duration=duration(asked.duration), owner=asked.owner, lease_key=lease.lease_key,
+                                    labels=asked.labels)
+        if asked.units:
+            request.mode, request.units = pb.MODE_SHARED, asked.units
         if math.isinf(wait):
             request.wait_forever = True
         else:
             request.wait.CopyFrom(duration(wait))
-        if lease._at_least is not None:
-            request.at_least.CopyFrom(duration(lease._at_least))
+        if asked.at_least is not None:
+            request.at_least.CopyFrom(duration(asked.at_least))
         return request
 
     async def acquire(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:
         """By a stream: a long wait is one call, and a broken connection is noticed."""
         at, sent = self.current, clock()
         wait = max(wait_until - sent, 0.0)
-        tie = Tie(self, lease, wait) if lease._is_tied else None
+        tie = Tie(self, lease, wait) if lease._asked.is_tied else None
         call = tie.call if tie is not None else self.stream(
             "AcquireStream", self.request(lease, wait), None if math.isinf(wait) else wait + timeout)
         is_granted = False
@@ -427,6 +428,9 @@ class GrpcTransport:
         response = await self.unary("Heartbeat", request, pb.HeartbeatResponse, until - clock())
         return [Answer("ok", "", seconds(each.remaining), each.deadline_is_final) if each.outcome == pb.OUTCOME_OK else self._refused(each)
                 for each in response.results]
+
+    async def settle(self, ref: Ref, until: float) -> Answer:
+        return (await self.heartbeat([ref], until))[0]
 
     async def release(self, items: Sequence[Release], until: float) -> list[Answer]:
         request = pb.ReleaseRequest()

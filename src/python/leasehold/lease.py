@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from . import arguments
 from .errors import LeaseholdError, LeaseLost, scope_name
@@ -29,13 +29,9 @@ class Unique:
 class BaseLease(Unique):
     """What Lease and AsyncLease share. The client's renewals and the caller's thread change it, under the client's lock."""
 
-    def __init__(self, core: Core, namespace: str, key: str, duration: float, wait: float | None, owner: str | None,
-                 labels: Mapping[str, str] | None, on_lost: Callable[[str], object] | None, shared: bool = False, units: int = 1,
-                 is_tied: bool = False) -> None:
-        self.namespace, self.key = arguments.text("namespace", namespace), arguments.text("key", key)
-        self.duration = arguments.more_than_zero("duration", duration)
-        self.owner = core.owner if owner is None else arguments.owner(owner)
-        self.labels = arguments.labels(labels)
+    def __init__(self, core: Core, namespace: str, key: str, **options: Any) -> None:
+        self._asked = asked = arguments.asked(core.owner, namespace, key, **options)
+        self.namespace, self.key, self.duration, self.owner, self.labels = asked.namespace, asked.key, asked.duration, asked.owner, asked.labels
         self.lease_key = ""  # the credential to renew and release
         self.token = 0  # the fencing token: pass it to whatever must refuse a holder that is late
         self.units = 0  # of the key's capacity, of a shared lease; 0: an exclusive one
@@ -43,12 +39,7 @@ class BaseLease(Unique):
         self.lost: str | None = None  # why, once it is
         self.result: Any = None  # what `with` releases it with: anything that json can write
         self._core = core
-        self._wait = arguments.wait(wait)
-        self._units = arguments.units_asked(shared, units)  # what it asks for
-        self._on_lost = arguments.callback("on_lost", on_lost)
-        self._is_tied = is_tied  # a stream ties the lease to this process: it ends with it
-        self._tie: Any = None
-        self._at_least: float | None = None  # nobody else gets it before, though it is released earlier; None: the policy's
+        self._tie: Any = None  # of one that is_tied
         self._is_held = False
         self._is_asked = False  # an acquire is under way
         self._is_entered = False  # a body runs
@@ -145,9 +136,9 @@ class BaseLease(Unique):
 
     def _tell_loss(self, reason: str) -> None:
         log.warning("%r", self)
-        if self._on_lost is not None:
+        if self._asked.on_lost is not None:
             try:
-                self._on_lost(reason)
+                self._asked.on_lost(reason)
             except (Exception, SystemExit):  # the renewals of other leases go on
                 log.exception("on_lost of %r", self)
 

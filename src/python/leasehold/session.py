@@ -142,6 +142,10 @@ def failure(result: Any) -> LeaseholdError | None:
     state, words = field(pq.DiagnosticField.SQLSTATE), field(pq.DiagnosticField.MESSAGE_PRIMARY)
     if not state:  # libpq's own: the connection broke
         return Unavailable(result.error_message.decode("utf-8", "replace").strip(), "DATABASE_UNAVAILABLE")
+    return translated(state, words)
+
+
+def translated(state: str, words: str) -> LeaseholdError:
     for beginning, kind, reason in STATES:
         if state.startswith(beginning):
             return kind(words, reason)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
 from typing import Sequence
 
 from .core import Answer, Grant, Ref, Release
@@ -23,14 +22,14 @@ log = logging.getLogger("leasehold")
 
 POLL_S, POOLED_POLL_S = 2.0, 0.5
 LOCK_TIMEOUT = "200ms"  # a row that somebody keeps locked must not hold up the renewals of others
-GRANT = "select a.token, extract(epoch from a.deadline - clock_timestamp()), a.units, to_json(a.slots), a.deadline < a.heartbeat_at + a.duration"
+GRANT = "select a.token, extract(epoch from a.deadline - clock_timestamp()), a.units, to_json(a.slots)::text, (a.deadline < a.heartbeat_at + a.duration)::text"
 ACQUIRE = GRANT + " from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $6::jsonb, $7, $8::integer, $9::interval) a"
 DOWNGRADE = GRANT + """
   from (select set_config('lock_timeout', $5, true) as limits, $1::text as namespace offset 0) s
  cross join lateral leasehold.downgrade(s.namespace, $2, $3::uuid, $4::integer) a"""
 HELD = """
 select state, holder, waiters, advice, holders,
-       case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end, policy ? 'capacity'
+       case when policy ? 'capacity' then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end
   from leasehold.explain($1, $2)"""
 HEARTBEAT = """
 select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp()), h.deadline < statement_timestamp() + u.duration
@@ -43,7 +42,7 @@ RELEASE_OK = """
 select leasehold.release_ok($1, $2, $3::uuid, $4::jsonb)
   from (select set_config('lock_timeout', $5, true) as limits offset 0) s where s.limits is not null"""
 RELEASE_FAIL = RELEASE_OK.replace("release_ok", "release_fail").replace("::jsonb", "")
-ENDED = re.compile(r" ago: (released|failed|expired|forced|max_hold)\b")
+END_REASON = "select leasehold.end_reason($1, $2, $3::uuid)"
 LEAVE = """
 select leasehold.leave_queue($1, $2, $3::uuid)
   from (select set_config('lock_timeout', $4, true) as limits offset 0) s where s.limits is not null"""
@@ -53,14 +52,25 @@ def array(values: Sequence[str]) -> str:
     return "{" + ",".join('"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"' for each in values) + "}"
 
 
-def asked(lease: BaseLease) -> tuple[str, str]:
-    """Mode and units."""
-    return ("shared", str(lease._units)) if lease._units else ("exclusive", "1")
+def wanted(lease: BaseLease) -> tuple[str | None, ...]:
+    """The parameters of ACQUIRE."""
+    asked = lease._asked
+    return (asked.namespace, asked.key, interval(asked.duration), asked.owner, lease.lease_key, json.dumps(asked.labels), asked.mode,
+            str(asked.units or 1), None if asked.at_least is None else interval(asked.at_least))
 
 
 def granted(row: Sequence[str | None], sent: float) -> Grant:
     token, left, units, slots, is_final = row
-    return Grant(int(token or 0), sent + float(left or 0), int(units or 0), tuple(json.loads(slots or "[]")), is_final=is_final == "t")
+    return Grant(int(token or 0), sent + float(left or 0), int(units or 0), tuple(json.loads(slots or "[]")), is_final=is_final == "true")
+
+
+def held(lease: BaseLease, row: Sequence[str | None]) -> Held:
+    """Of HELD's row."""
+    state, holder, waiters, advice, holders, free = row
+    wait = lease._asked.wait
+    words = f"lease {scope_name(lease.namespace, lease.key)} is {'held by ' + (holder or 'somebody') if state == 'held' else state}: {advice}"
+    return Held(words, holder, int(waiters or 0), "LEASE_HELD" if math.isinf(wait) or wait <= 0 else "WAIT_TIMEOUT", int(holders or 0),
+                None if free is None else int(free))
 
 
 class SqlTransport:
@@ -114,9 +124,7 @@ class SqlTransport:
 
     async def _try(self, session: Session, lease: BaseLease, timeout: float) -> Grant | None:
         sent = clock()
-        rows = await session.query(ACQUIRE, (lease.namespace, lease.key, interval(lease.duration), lease.owner, lease.lease_key,
-                                             json.dumps(lease.labels), *asked(lease),
-                                             None if lease._at_least is None else interval(lease._at_least)), sent + timeout)
+        rows = await session.query(ACQUIRE, wanted(lease), sent + timeout)
         return granted(rows[0], sent) if rows else None
 
     async def _wait(self, session: Session, lease: BaseLease, wait_until: float, timeout: float) -> Grant | None:
@@ -127,7 +135,7 @@ class SqlTransport:
                 # A place that is not asked for again is free after this.
                 ttl = min(max(4 * poll, 10.0), 86400.0)
                 channel = (await session.query("select channel from leasehold.join_queue($1, $2, $3::uuid, $4::interval, $5, $6::integer)",
-                                               (*where, interval(ttl), *asked(lease)), clock() + timeout))[0][0]
+                                               (*where, interval(ttl), lease._asked.mode, str(lease._asked.units or 1)), clock() + timeout))[0][0]
                 if not is_listening and not session.is_pooled:
                     await session.query(f'listen "{channel}"', (), clock() + timeout)
                 is_listening = True
@@ -159,11 +167,7 @@ class SqlTransport:
         return POOLED_POLL_S
 
     async def _held(self, session: Session, lease: BaseLease, timeout: float) -> Held:
-        state, holder, waiters, advice, holders, free, is_bounded = (await session.query(
-            HELD, (lease.namespace, lease.key), clock() + timeout))[0]
-        words = f"lease {scope_name(lease.namespace, lease.key)} is {'held by ' + (holder or 'somebody') if state == 'held' else state}: {advice}"
-        return Held(words, holder, int(waiters), "LEASE_HELD" if math.isinf(lease._wait) or lease._wait <= 0 else "WAIT_TIMEOUT",
-                    int(holders), int(free) if is_bounded == "t" else None)
+        return held(lease, (await session.query(HELD, (lease.namespace, lease.key), clock() + timeout))[0])
 
     # -- downgrade
 
@@ -195,11 +199,29 @@ class SqlTransport:
 
     async def _heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]:
         await self._open(self.renewal, until)
-        rows = await self.renewal.query(HEARTBEAT, (array([each.namespace for each in refs]), array([each.key for each in refs]),
-                                                    array([each.lease_key for each in refs]), LOCK_TIMEOUT,
-                                                    array([interval(each.duration) for each in refs])), until)
-        # Before its expiry only an administrator ends a lease, or its own lease key; after it, anybody.
-        return [Answer("ok", "", float(left), is_final == "t") if is_held == "t" else Answer("lost", "forced") for is_held, left, is_final in rows]
+        return await self._beat(self.renewal, refs, until)
+
+    async def _beat(self, session: Session, refs: Sequence[Ref], until: float) -> list[Answer]:
+        rows = await session.query(HEARTBEAT, (array([each.namespace for each in refs]), array([each.key for each in refs]),
+                                               array([each.lease_key for each in refs]), LOCK_TIMEOUT,
+                                               array([interval(each.duration) for each in refs])), until)
+        return [Answer("ok", "", float(left), is_final == "t") if is_held == "t" else Answer("lost", await self._reason(session, ref, until))
+                for (is_held, left, is_final), ref in zip(rows, refs)]
+
+    @staticmethod
+    async def _reason(session: Session, ref: Ref, until: float) -> str:
+        try:
+            rows = await session.query(END_REASON, (ref.namespace, ref.key, ref.lease_key), until)
+        except LeaseholdError:  # what is known is that it is lost
+            return "unknown"
+        return rows[0][0] or "unknown"
+
+    async def settle(self, ref: Ref, until: float) -> Answer:
+        session = await self.session(until)
+        try:
+            return (await self._beat(session, [ref], until))[0]
+        finally:
+            self.give_back(session)
 
     async def release(self, items: Sequence[Release], until: float) -> list[Answer]:
         answers = []
@@ -222,12 +244,9 @@ class SqlTransport:
         return answers
 
     async def end_reason(self, ref: Ref, until: float) -> str:
-        """How the last lease of the scope has ended. What SQL tells of that is a sentence."""
         session = await self.session(until)
         try:
-            rows = await session.query("select advice from leasehold.explain($1, $2)", (ref.namespace, ref.key), until)
-            found = ENDED.search(rows[0][0] or "")
-            return found[1] if found else "unknown"
+            return await self._reason(session, ref, until)
         finally:
             self.give_back(session)
 

@@ -130,6 +130,26 @@ class Site {
     };
   }
 
+  /** An application's, whose connection breaks at COMMIT. */
+  async commitProxy(mode) {
+    return this.pg({ ...this.config, host: '127.0.0.1', port: (await ask('commit_proxy', { mode })).port });
+  }
+
+  /** A row of the application's, with the key of the case. */
+  async call(state) {
+    await this.psql("do $$ begin create table if not exists call (id text primary key, state text not null); exception when unique_violation then null; end $$");
+    await this.psql(`insert into call values ('${this.key}', '${state}')`);
+  }
+
+  callState() {
+    return this.psql(`select state from call where id = '${this.key}'`);
+  }
+
+  async renewed() {
+    const beats = await this.beats();
+    await wait('two renewals', async () => (await this.beats()) >= beats + 2);
+  }
+
   /** While it is frozen, answers of the database do not pass. */
   async #pipe() {
     const sockets = new Set();

@@ -13,6 +13,9 @@ export async function main(): Promise<number> {
   const slots: readonly number[] = readers.mode === 'shared' ? readers.slots : [readers.units];
   const pg = new Pg();
   await lease.guard(pg);
+  const begun: Lease = await client.acquireIn(pg, 'calls', '42', { durationMs: 9_000 }, ({ token }) => pg.query('update call set token = $1', [token]));
+  const done: number = await begun.releaseIn(pg, { result: 3 }, async () => 3);
+  void done;
   const over = new Client({ database: { host: '/run/postgresql' }, warn: console.error });
   try {
     await over.lead('api', 'scheduler', { onLeader: (owner: string) => console.log(owner) }, async (leadership) => leadership.check());

@@ -50,6 +50,14 @@ class SyncClient(leasehold.Client):
         with psycopg.connect(url) as connection, connection.cursor() as cursor:
             lease.guard(cursor)
 
+    def acquire_in(self, lease, url, work):
+        with psycopg.connect(url) as connection, lease.acquire_in(connection):
+            return work(lambda sql: connection.execute(sql))
+
+    def release_in(self, lease, url, work, **options):
+        with psycopg.connect(url) as connection, lease.release_in(connection, **options):
+            return work(lambda sql: connection.execute(sql))
+
     def another(self, **options):
         """A client of the package, with these options."""
         return leasehold.Client(**options)
@@ -191,6 +199,25 @@ class AsyncioClient:
                 await lease.lease.guard(cursor)
 
         self.run(guard())
+
+    def acquire_in(self, lease, url, work):
+        self._in(lease.lease.acquire_in, url, work)
+
+    def release_in(self, lease, url, work, **options):
+        self._in(lease.lease.release_in, url, work, **options)
+
+    def _in(self, step, url, work, **options):
+        """`work` gathers its statements, and may raise; they run before that."""
+        async def transact():
+            async with await psycopg.AsyncConnection.connect(url) as connection, step(connection, **options):
+                statements = []
+                try:
+                    return work(statements.append)
+                finally:
+                    for each in statements:
+                        await connection.execute(each)
+
+        return self.run(transact())
 
     def leftovers(self):
         async def tasks():

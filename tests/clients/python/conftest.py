@@ -16,6 +16,7 @@ for each in (ROOT / "tests/integration", ROOT / "tests/lib", HERE.parent, HERE):
 import leasehold  # noqa: E402, F401  (the installed one, before harness looks for its own stubs)
 import harness  # noqa: E402
 from apis import APIS  # noqa: E402
+from commit_proxy import CommitProxy  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
 from harness import wait_until  # noqa: E402
 from pgbouncer import PgBouncer  # noqa: E402
@@ -134,6 +135,16 @@ class Place:
         proxy = FlakyProxy(self.site.service.daemon.target)
         self.closing.append(proxy.close)
         return proxy
+
+    def application(self):
+        """Where the application's own connections lead."""
+        return self.target() if self.transport == "pooler" else self.site.cluster.url(self.database)
+
+    def commit_proxy(self, mode):
+        """The application's, that loses a COMMIT or its answer."""
+        proxy = CommitProxy(os.path.join(self.site.cluster.sockets, ".s.PGSQL.5432"), mode)
+        self.closing.append(proxy.close)
+        return f"host=127.0.0.1 port={proxy.port} dbname={self.database} user=postgres sslmode=disable gssencmode=disable"
 
     def daemon(self):
         daemon = harness.Daemon(database=self.site.cluster.url(self.database))

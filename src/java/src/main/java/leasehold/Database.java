@@ -11,8 +11,6 @@ import java.util.Locale;
 import java.util.Properties;
 import java.util.Set;
 import java.util.function.BooleanSupplier;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 
 /**
  * The SQL functions, each call one try. One connection renews. Each acquire or release has another one for as long as it lasts; at most
@@ -26,12 +24,14 @@ final class Database {
     private static final String GRANT = "select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots, "
             + "l.deadline < l.heartbeat_at + l.duration ";
     // The last: units that are free, where there is a capacity. getObject() and two operators: jsonb's ? is a parameter to JDBC.
-    private static final String EXPLAIN = """
+    static final String ACQUIRE = GRANT + """
+              from leasehold.acquire(?, ?, make_interval(secs => ?), owner => ?::text, lease_key => ?::uuid, labels => ?::jsonb,
+                                     at_least => make_interval(secs => ?::float8), mode => ?, units => ?) l""";
+    static final String EXPLAIN = """
             select state, holder, waiters, advice, holders,
                    case state when 'held' then 0 * (policy ->> 'capacity')::integer
                               else (policy ->> 'capacity')::integer - least(coalesce(units, 0), (policy ->> 'capacity')::integer) end
               from leasehold.explain(?, ?)""";
-    private static final Pattern ENDED = Pattern.compile(" ago: (released|failed|expired|forced|max_hold)\\b");
 
     /** Names a lease for its holder. */
     record Ref(String namespace, String key, String leaseKey) {
@@ -138,19 +138,20 @@ final class Database {
 
     private Grant take(Session session, Ref ref, LeaseRequest request, int units, long duration) {
         long sent = Clock.now();
-        return session.query(patience, ref.namespace, ref.key, GRANT + """
-                  from leasehold.acquire(?, ?, make_interval(secs => ?), owner => ?::text, lease_key => ?::uuid, labels => ?::jsonb,
-                                         at_least => make_interval(secs => ?::float8), mode => ?, units => ?) l""",
-                rows -> rows.next() ? grant(rows, sent) : null,
-                ref.namespace, ref.key, duration / 1e9, request.owner, ref.leaseKey, request.labels,
-                request.atLeast.isZero() ? null : (Double) (Clock.nanos(request.atLeast) / 1e9), mode(units), Math.max(units, 1));
+        return session.query(patience, ref.namespace, ref.key, ACQUIRE, rows -> rows.next() ? grant(rows, sent) : null,
+                acquireArguments(ref, request, units, duration));
+    }
+
+    static Object[] acquireArguments(Ref ref, LeaseRequest request, int units, long duration) {
+        return new Object[] {ref.namespace, ref.key, duration / 1e9, request.owner, ref.leaseKey, request.labels,
+                request.atLeast.isZero() ? null : (Double) (Clock.nanos(request.atLeast) / 1e9), mode(units), Math.max(units, 1)};
     }
 
     private static String mode(int units) {
         return units > 0 ? "shared" : "exclusive";
     }
 
-    private static Grant grant(ResultSet rows, long sent) throws SQLException {
+    static Grant grant(ResultSet rows, long sent) throws SQLException {
         Array slots = rows.getArray(4);
         return new Grant(rows.getLong(1), sent + nanos(rows.getDouble(2)), rows.getInt(3),
                 slots == null ? List.of() : List.of((Integer[]) slots.getArray()), rows.getBoolean(5));
@@ -236,12 +237,14 @@ final class Database {
     }
 
     private LeaseException.Held held(Session session, Ref ref) {
-        return session.query(patience, ref.namespace, ref.key, EXPLAIN, rows -> {
-            rows.next();
-            String state = "held".equals(rows.getString(1)) ? "is held by " + rows.getString(2) : "is " + rows.getString(1);
-            return new LeaseException.Held("the lease " + LeaseException.scopeName(ref.namespace, ref.key) + " " + state + ": "
-                    + rows.getString(4), rows.getString(2), rows.getInt(3), rows.getInt(5), (Integer) rows.getObject(6));
-        }, ref.namespace, ref.key);
+        return session.query(patience, ref.namespace, ref.key, EXPLAIN, rows -> held(rows, ref), ref.namespace, ref.key);
+    }
+
+    static LeaseException.Held held(ResultSet rows, Ref ref) throws SQLException {
+        rows.next();
+        String state = "held".equals(rows.getString(1)) ? "is held by " + rows.getString(2) : "is " + rows.getString(1);
+        return new LeaseException.Held("the lease " + LeaseException.scopeName(ref.namespace, ref.key) + " " + state + ": "
+                + rows.getString(4), rows.getString(2), rows.getInt(3), rows.getInt(5), (Integer) rows.getObject(6));
     }
 
     private void leave(Session session, Ref ref) {
@@ -350,24 +353,40 @@ final class Database {
         return beats;
     }
 
-    /** How the last lease of a scope ended; what SQL tells of that is a sentence. */
     private static LeaseException.Reason reason(Session session, Ref ref, long limit) {
         try {
-            String advice = session.query(limit, ref.namespace, ref.key, "select advice from leasehold.explain(?, ?)",
-                    rows -> rows.next() ? rows.getString(1) : "", ref.namespace, ref.key);
-            Matcher found = ENDED.matcher(advice);
-            return found.find() ? LeaseException.Reason.valueOf(found.group(1).toUpperCase(Locale.ROOT)) : LeaseException.Reason.UNKNOWN;
+            String reason = session.query(limit, ref.namespace, ref.key, "select coalesce(leasehold.end_reason(?, ?, ?::uuid), 'unknown')",
+                    rows -> rows.next() ? rows.getString(1) : "unknown", ref.namespace, ref.key, ref.leaseKey);
+            return LeaseException.Reason.valueOf(reason.toUpperCase(Locale.ROOT));
         } catch (LeaseException e) {
             return LeaseException.Reason.UNKNOWN;
         }
+    }
+
+    static String releaseCall(String failure) {
+        return failure == null ? "select leasehold.release_ok(?, ?, ?::uuid, ?::jsonb)" : "select leasehold.release_fail(?, ?, ?::uuid, ?)";
+    }
+
+    /** What has become of a lease after a COMMIT that nobody answered. */
+    Beat settle(Ref ref) {
+        for (long until = Clock.now() + patience; Clock.now() < until && !isClosed; Clock.pause(50)) {
+            try {
+                Beat beat = heartbeat(List.of(ref), Math.min(patience, 1_000_000_000)).get(0);
+                if (beat.isOk() || beat.lost != null) {
+                    return beat;
+                }
+            } catch (LeaseException e) {
+                continue;
+            }
+        }
+        return new Beat(0, 0, LeaseException.Reason.UNKNOWN, null);
     }
 
     /** Null, or how the lease had ended before. */
     LeaseException.Reason release(Ref ref, String result, String failure) {
         Session session = get();
         try {
-            boolean isDone = session.query(patience, ref.namespace, ref.key,
-                    failure == null ? "select leasehold.release_ok(?, ?, ?::uuid, ?::jsonb)" : "select leasehold.release_fail(?, ?, ?::uuid, ?)",
+            boolean isDone = session.query(patience, ref.namespace, ref.key, releaseCall(failure),
                     rows -> rows.next() && rows.getBoolean(1), ref.namespace, ref.key, ref.leaseKey, failure == null ? result : failure);
             return isDone ? null : reason(session, ref, patience);
         } finally {

@@ -32,6 +32,7 @@ public final class Lease implements AutoCloseable {
     private LeaseException.Lost lost;
     private boolean isReleased;
     private boolean ends; // is being released: renewed no more
+    private boolean isOpen; // the transaction that is to acquire it is not committed yet
     private boolean isSent; // a release of it
     private boolean isAsked; // its renewal is in flight
 
@@ -142,7 +143,7 @@ public final class Lease implements AutoCloseable {
     public boolean isHeld() {
         synchronized (client.lock) {
             expire();
-            return lost == null && !isReleased && !ends;
+            return lost == null && !isReleased && !ends && !isOpen;
         }
     }
 
@@ -163,7 +164,7 @@ public final class Lease implements AutoCloseable {
         }
     }
 
-    private void throwIfLost() {
+    void throwIfLost() {
         LeaseException.Lost loss = lost();
         if (loss != null) {
             throw loss;
@@ -339,6 +340,155 @@ public final class Lease implements AutoCloseable {
     @Override
     public void close() {
         release(null, null);
+    }
+
+    /**
+     * Releases the lease as done, in a transaction that this begins, and commits when the work has ended. An exception rolls back: then the
+     * lease goes on, and is renewed. When the connection breaks at COMMIT the outcome is looked up.
+     *
+     * @param <T> what the work returns
+     * @param <E> what the work throws
+     * @param connection to the same database, with no transaction open
+     * @param work the rest of the transaction
+     * @return what the work returned
+     * @throws E what the work threw
+     * @throws SQLException what else went wrong on the connection; nothing is committed
+     * @throws IllegalStateException a transaction is open
+     * @throws LeaseException.Lost it is lost; nothing is committed
+     * @throws LeaseException.UnknownOutcome COMMIT was not answered, and could not be looked up; the lease counts as lost
+     */
+    public <T, E extends Exception> T releaseIn(Connection connection, LeaseWork<T, E> work) throws E, SQLException {
+        return releaseIn(connection, null, null, work);
+    }
+
+    /**
+     * The same, with a result.
+     *
+     * @param <T> what the work returns
+     * @param <E> what the work throws
+     * @param connection to the same database, with no transaction open
+     * @param json at most 8 KiB
+     * @param work the rest of the transaction
+     * @return what the work returned
+     * @throws E what the work threw
+     * @throws SQLException what else went wrong on the connection; nothing is committed
+     */
+    public <T, E extends Exception> T releaseIn(Connection connection, String json, LeaseWork<T, E> work) throws E, SQLException {
+        return releaseIn(connection, json, null, work);
+    }
+
+    /**
+     * The same, as failed.
+     *
+     * @param <T> what the work returns
+     * @param <E> what the work throws
+     * @param connection to the same database, with no transaction open
+     * @param error for people, at most 8 KiB
+     * @param work the rest of the transaction
+     * @return what the work returned
+     * @throws E what the work threw
+     * @throws SQLException what else went wrong on the connection; nothing is committed
+     */
+    public <T, E extends Exception> T failIn(Connection connection, String error, LeaseWork<T, E> work) throws E, SQLException {
+        return releaseIn(connection, null, error, work);
+    }
+
+    private <T, E extends Exception> T releaseIn(Connection connection, String result, String failure, LeaseWork<T, E> work)
+            throws E, SQLException {
+        check();
+        Transaction transaction = Transaction.begin(connection);
+        T value;
+        try {
+            value = work.run(this);
+            leave();
+        } catch (Throwable e) {
+            transaction.rollback();
+            throw e;
+        }
+        boolean isDone = false;
+        try {
+            if (!transaction.release(ref, result, failure)) {
+                transaction.rollback();
+                lookUp(null, failure);
+            }
+            SQLException unanswered = transaction.commit();
+            if (unanswered != null) {
+                lookUp(unanswered, failure);
+            }
+            isDone = true;
+        } catch (SQLException e) {
+            transaction.rollback();
+            throw Transaction.translate(ref, e);
+        } finally {
+            left(isDone);
+        }
+        return value;
+    }
+
+    /** No renewal comes after the release, which is the next statement of the transaction. */
+    private void leave() {
+        synchronized (client.lock) {
+            check();
+            ends = true;
+            client.await(() -> !isAsked);
+        }
+    }
+
+    /** Or else it goes on. */
+    private void left(boolean isDone) {
+        synchronized (client.lock) {
+            ends = isDone;
+            isReleased = isDone;
+            if (isDone) {
+                client.forget(this);
+            } else {
+                expire();
+                client.lock.notifyAll();
+            }
+        }
+    }
+
+    /** Throws, unless the transaction was committed. */
+    private void lookUp(SQLException unanswered, String failure) throws SQLException {
+        long sent = Clock.now();
+        Database.Beat beat = client.database.settle(ref);
+        if (unanswered != null && beat.lost() == (failure == null ? LeaseException.Reason.RELEASED : LeaseException.Reason.FAILED)) {
+            return;
+        }
+        synchronized (client.lock) {
+            if (beat.isOk() && unanswered != null) {
+                deadline = sent + beat.remaining();
+            } else {
+                boolean isUnknown = beat.lost() == LeaseException.Reason.UNKNOWN && unanswered != null;
+                lose(isUnknown ? LeaseException.Reason.UNREACHABLE : beat.isOk() ? LeaseException.Reason.UNKNOWN : beat.lost(), null);
+                if (isUnknown) {
+                    client.undoLater(request, ref);
+                    throw new LeaseException.UnknownOutcome(ref.namespace(), ref.key(), unanswered);
+                }
+            }
+        }
+        if (unanswered == null) {
+            throwIfLost();
+        }
+        throw unanswered;
+    }
+
+    void setOpen(boolean value) {
+        synchronized (client.lock) {
+            isOpen = value;
+        }
+    }
+
+    /** After a COMMIT that nobody answered. */
+    boolean isStillThere() {
+        long sent = Clock.now();
+        Database.Beat beat = client.database.settle(ref);
+        synchronized (client.lock) {
+            if (beat.isOk()) {
+                deadline = sent + beat.remaining();
+            }
+        }
+        return beat.isOk();
     }
 
     private void release(String result, String failure) {

@@ -289,6 +289,21 @@ public final class LeaseClient implements AutoCloseable {
         giveUp(request, ref);
     }
 
+    /** Renews the lease from now on. */
+    void hold(Lease lease) {
+        synchronized (lock) {
+            if (isClosed) {
+                lease.lose(LeaseException.Reason.CLOSED, null);
+                throw closed();
+            }
+            renewer.add(lease);
+        }
+    }
+
+    void undoLater(LeaseRequest request, Database.Ref ref) {
+        execute(() -> giveUp(request, ref));
+    }
+
     /** Sees to it that what was granted unheard is released. */
     private void giveUp(LeaseRequest request, Database.Ref ref) {
         for (long until = Clock.in(request.duration); Clock.now() < until && !pool.isTerminated(); Clock.pause(200)) {

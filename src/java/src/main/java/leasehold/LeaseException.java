@@ -2,7 +2,7 @@ package leasehold;
 
 import java.util.OptionalInt;
 
-/** What can go wrong with a lease: {@link Held}, {@link Lost}, {@link Denied} or {@link Unavailable}. */
+/** What can go wrong with a lease: {@link Held}, {@link Lost}, {@link Denied}, {@link Unavailable} or {@link UnknownOutcome}. */
 public abstract sealed class LeaseException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
@@ -138,6 +138,19 @@ public abstract sealed class LeaseException extends RuntimeException {
         Unavailable(String message, Throwable cause, boolean isBusy) {
             super(message, cause);
             this.isBusy = isBusy;
+        }
+    }
+
+    /**
+     * COMMIT was not answered, and its outcome could not be looked up. The lease of {@link Lease#releaseIn} counts as lost; what {@link
+     * LeaseRequest#acquireIn} may have acquired is given back.
+     */
+    public static final class UnknownOutcome extends LeaseException {
+        private static final long serialVersionUID = 1;
+
+        UnknownOutcome(String namespace, String key, Throwable cause) {
+            super("the outcome of the transaction with the lease " + scopeName(namespace, key) + " is unknown, for COMMIT was not answered: "
+                    + cause.getMessage(), cause);
         }
     }
 

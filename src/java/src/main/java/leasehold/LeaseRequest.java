@@ -2,9 +2,12 @@ package leasehold;
 
 import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
+import java.sql.Connection;
+import java.sql.SQLException;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Objects;
+import java.util.UUID;
 import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 
@@ -177,6 +180,55 @@ public final class LeaseRequest {
      */
     public Lease acquire() throws InterruptedException {
         return client.acquire(this);
+    }
+
+    /**
+     * Acquires the lease in a transaction that this begins, and commits when the work has ended: from then on the lease is held, and renewed.
+     * An exception of the work's rolls back, and nobody holds it. When the connection breaks at COMMIT the outcome is looked up.
+     *
+     * @param <E> what the work throws
+     * @param connection to the same database, with no transaction open
+     * @param work the rest of the transaction
+     * @return the lease
+     * @throws E what the work threw
+     * @throws SQLException what else went wrong on the connection; nothing is committed
+     * @throws IllegalStateException a transaction is open
+     * @throws LeaseException.Held another holds it
+     * @throws LeaseException.UnknownOutcome COMMIT was not answered, and could not be looked up; what was acquired is given back
+     * @throws LeaseException.InvalidArgument an argument is out of bounds, or it is to wait
+     * @throws LeaseException as {@link #acquire} does
+     */
+    public <E extends Exception> Lease acquireIn(Connection connection, LeaseWork<?, E> work) throws E, SQLException {
+        if (!wait.isZero()) {
+            throw new LeaseException.InvalidArgument("wait", "zero in a transaction; it is " + (wait == FOREVER ? "for ever" : wait), null);
+        }
+        Database.Ref ref = new Database.Ref(namespace, key, UUID.randomUUID().toString());
+        Transaction transaction = Transaction.begin(connection);
+        Lease lease = null;
+        try {
+            Database.Grant grant = transaction.acquire(ref, this);
+            if (grant == null) {
+                throw transaction.held(ref);
+            }
+            lease = new Lease(client, this, ref, grant);
+            lease.setOpen(true);
+            work.run(lease);
+            lease.throwIfLost(); // the transaction took longer than the lease lasts
+        } catch (SQLException e) {
+            transaction.rollback();
+            throw Transaction.translate(ref, e);
+        } catch (Throwable e) {
+            transaction.rollback();
+            throw e;
+        }
+        SQLException unanswered = transaction.commit();
+        if (unanswered != null && !lease.isStillThere()) {
+            client.undoLater(this, ref);
+            throw new LeaseException.UnknownOutcome(namespace, key, unanswered);
+        }
+        lease.setOpen(false);
+        client.hold(lease);
+        return lease;
     }
 
     /**

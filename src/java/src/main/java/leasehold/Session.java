@@ -58,20 +58,25 @@ final class Session implements AutoCloseable {
     <T> T query(long patience, String namespace, String key, String sql, Reader<T> reader, Object... arguments) {
         try {
             connection.setNetworkTimeout(null, Clock.millis(patience));
-            try (PreparedStatement statement = connection.prepareStatement(sql)) {
-                for (int i = 0; i < arguments.length; i++) {
-                    if (arguments[i] instanceof String[] array) {
-                        statement.setArray(i + 1, connection.createArrayOf("text", array));
-                    } else {
-                        statement.setObject(i + 1, arguments[i]);
-                    }
-                }
-                try (ResultSet rows = statement.executeQuery()) {
-                    return reader.read(rows);
-                }
-            }
+            return run(connection, sql, reader, arguments);
         } catch (SQLException e) {
             throw failed(namespace, key, e);
+        }
+    }
+
+    /** A statement on a connection of anybody's. */
+    static <T> T run(Connection connection, String sql, Reader<T> reader, Object... arguments) throws SQLException {
+        try (PreparedStatement statement = connection.prepareStatement(sql)) {
+            for (int i = 0; i < arguments.length; i++) {
+                if (arguments[i] instanceof String[] array) {
+                    statement.setArray(i + 1, connection.createArrayOf("text", array));
+                } else {
+                    statement.setObject(i + 1, arguments[i]);
+                }
+            }
+            try (ResultSet rows = statement.executeQuery()) {
+                return reader.read(rows);
+            }
         }
     }
 

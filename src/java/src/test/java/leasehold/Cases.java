@@ -8,8 +8,11 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.fail;
 
 import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -402,6 +405,97 @@ abstract class Cases {
         connection.rollback();
         connection.setAutoCommit(true);
         assertThrows(IllegalStateException.class, () -> lease.guard(connection));
+    }
+
+    static void becomes(Connection connection, String state, String key) throws SQLException {
+        try (PreparedStatement statement = connection.prepareStatement("update call set state = ? where id = ?")) {
+            statement.setString(1, state);
+            statement.setString(2, key);
+            statement.execute();
+        }
+    }
+
+    void renewed() throws Exception {
+        int before = site.beats();
+        await("two renewals", () -> site.beats() >= before + 2);
+    }
+
+    @Test
+    void released_in_a_transaction() throws Exception {
+        site.call("running");
+        LeaseClient client = site.client();
+        Connection connection = site.connection();
+        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        var broken = new IllegalStateException("the disk is full");
+        assertEquals(broken, assertThrows(IllegalStateException.class, () -> lease.releaseIn(connection, unused -> {
+            becomes(connection, "done", site.key);
+            throw broken;
+        })));
+        assertEquals("running", site.callState());
+        assertTrue(lease.isHeld());
+        renewed();
+        assertThrows(SQLException.class, () -> lease.releaseIn(connection, "no JSON", unused -> {
+            becomes(connection, "done", site.key);
+            return null;
+        }));
+        assertTrue(lease.isHeld());
+        connection.setAutoCommit(true);
+        assertEquals("value", lease.<String, SQLException>releaseIn(connection, "{\"rows\": 3}", unused -> {
+            becomes(connection, "done", site.key);
+            return "value";
+        }));
+        assertTrue(connection.getAutoCommit());
+        assertFalse(lease.isHeld());
+        assertEquals("done", site.callState());
+        assertEquals("free|ok|3", site.row("state, last_outcome, last_result ->> 'rows'"));
+        lease.close();
+        site.lease(client).acquire().failIn(connection, "no such payee", unused -> {
+            becomes(connection, "broken", site.key);
+            return null;
+        });
+        assertEquals("free|failed|no such payee", site.row("state, last_outcome, last_error"));
+    }
+
+    @Test
+    void acquired_in_a_transaction() throws Exception {
+        site.call("queued");
+        LeaseClient client = site.client();
+        Connection connection = site.connection();
+        var broken = new IllegalStateException("the disk is full");
+        assertEquals(broken, assertThrows(IllegalStateException.class, () -> site.lease(client).acquireIn(connection, lease -> {
+            becomes(connection, "running", site.key);
+            assertTrue(lease.token() > 0 && !lease.isHeld());
+            throw broken;
+        })));
+        assertEquals("queued", site.callState());
+        assertTrue(List.of("", "free").contains(site.row("state")));
+        Lease lease = site.lease(client).owner("worker-1").duration(seconds(6)).acquireIn(connection, begun -> {
+            becomes(connection, "token " + begun.token(), site.key);
+            return null;
+        });
+        assertEquals("token " + lease.token(), site.callState());
+        assertTrue(lease.isHeld());
+        renewed();
+        var held = assertThrows(LeaseException.Held.class, () -> site.lease(client).acquireIn(connection, unused -> fail("it ran")));
+        assertEquals("worker-1", held.holder());
+        var wrong = assertThrows(LeaseException.InvalidArgument.class,
+                () -> site.lease(client).waitFor(seconds(1)).acquireIn(connection, unused -> fail("it ran")));
+        assertEquals("wait must be zero in a transaction; it is PT1S", wrong.getMessage());
+        lease.release();
+    }
+
+    @Test
+    void lost_lease_rolls_back() throws Exception {
+        site.call("running");
+        Connection connection = site.connection();
+        Lease lease = site.lease(site.client()).duration(seconds(300)).acquire();
+        var lost = assertThrows(LeaseException.Lost.class, () -> lease.releaseIn(connection, unused -> {
+            becomes(connection, "done", site.key);
+            site.forceRelease("cases");
+            return null;
+        }));
+        assertEquals(LeaseException.Reason.FORCED, lost.reason());
+        assertEquals("running", site.callState());
     }
 
     @Test

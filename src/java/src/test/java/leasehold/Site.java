@@ -3,6 +3,10 @@ package leasehold;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.fail;
 
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
 import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.ResultSet;
@@ -102,6 +106,26 @@ final class Site implements AutoCloseable {
         } catch (SQLException e) {
             throw new IllegalStateException(e);
         }
+    }
+
+    /** A row of the application's, with the key of the case. */
+    void call(String state) {
+        sql("do $$ begin create table if not exists call (id text primary key, state text not null); exception when unique_violation then null; end $$");
+        sql("insert into call values ('%s', '%s')", key, state);
+    }
+
+    String callState() {
+        return sql("select state from call where id = '%s'", key);
+    }
+
+    /** A connection of the application's, which breaks at COMMIT: tests/clients/commit_proxy.py. */
+    Connection commitProxy(String mode) throws Exception {
+        var ask = HttpRequest.newBuilder(URI.create(System.getenv("LEASEHOLD_CONTROL") + "/commit_proxy"))
+                .POST(HttpRequest.BodyPublishers.ofString("{\"mode\": \"" + mode + "\"}")).build();
+        String answer = HttpClient.newHttpClient().send(ask, HttpResponse.BodyHandlers.ofString()).body();
+        String port = answer.replaceFirst("\\D*(\\d+)\\D*", "$1");
+        Connection connection = DriverManager.getConnection(url.replaceFirst(":\\d+/", ":" + port + "/") + "&prepareThreshold=0");
+        return atEnd(connection);
     }
 
     String row(String columns) {

@@ -10,9 +10,12 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.fail;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.sql.Connection;
+import java.sql.SQLException;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -29,6 +32,69 @@ class SqlCasesTest extends Cases {
     @Override
     String on() {
         return "sql";
+    }
+
+    @Test
+    void open_transaction_is_refused() throws Exception {
+        site.call("running");
+        LeaseClient client = site.client();
+        Connection connection = site.connection();
+        Lease lease = site.lease(client).acquire();
+        becomes(connection, "done", site.key);
+        var refusal = assertThrows(IllegalStateException.class, () -> lease.releaseIn(connection, unused -> fail("it ran")));
+        assertEquals("connection must have no transaction open: this begins one, and commits it", refusal.getMessage());
+        assertThrows(IllegalStateException.class, () -> client.lease("cases", site.key + " 2").acquireIn(connection, unused -> fail("it ran")));
+        connection.commit();
+        assertEquals("done", site.callState());
+        assertTrue(lease.isHeld());
+        lease.release();
+    }
+
+    @Test
+    void unanswered_commit_of_a_release_is_looked_up() throws Exception {
+        site.call("running");
+        LeaseClient client = site.client();
+        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        Connection before = site.commitProxy("before");
+        assertThrows(SQLException.class, () -> lease.releaseIn(before, unused -> {
+            becomes(before, "done", site.key);
+            return null;
+        }));
+        assertEquals("running", site.callState());
+        assertTrue(lease.isHeld());
+        renewed();
+        var waiter = site.queue(client, 1);
+        Connection after = site.commitProxy("after");
+        lease.releaseIn(after, unused -> {
+            becomes(after, "done", site.key);
+            return null;
+        });
+        assertEquals("done", site.callState());
+        assertFalse(lease.isHeld());
+        assertNull(lease.lost());
+        waiter.get().release();
+    }
+
+    @Test
+    void unanswered_commit_of_an_acquire_is_looked_up() throws Exception {
+        site.call("queued");
+        LeaseClient client = site.client();
+        Connection before = site.commitProxy("before");
+        assertThrows(LeaseException.UnknownOutcome.class, () -> site.lease(client).acquireIn(before, unused -> {
+            becomes(before, "running", site.key);
+            return null;
+        }));
+        assertEquals("queued", site.callState());
+        assertTrue(java.util.List.of("", "free").contains(site.row("state")));
+        Connection after = site.commitProxy("after");
+        Lease lease = site.lease(client).duration(seconds(6)).acquireIn(after, unused -> {
+            becomes(after, "running", site.key);
+            return null;
+        });
+        assertEquals("running", site.callState());
+        assertTrue(lease.isHeld());
+        renewed();
+        lease.release();
     }
 
     @Test
