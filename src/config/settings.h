@@ -78,7 +78,7 @@ struct lh_settings {
     struct lh_strings admin_hosts;
     char *port_file;
     char *pid_file;
-    char *user; /* NULL: see daemon/user.h */
+    char *user; /* NULL: see daemon/process.h */
 
     char *database;
     char *embedded;                        /* the directory; set exactly when there is no database otherwise */

@@ -14,8 +14,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "daemon/core_module.h"
-#include "daemon/lockfile.h"
+#include "daemon/process.h"
 #include "daemon/programs.h"
 
 #define SOCKET_NAME "/.s.PGSQL.5432"

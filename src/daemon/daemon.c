@@ -23,20 +23,16 @@
 #include "base/memory.h"
 #include "config/settings.h"
 #include "console/console.h"
-#include "daemon/arguments.h"
 #include "daemon/certificates.h"
 #include "daemon/child.h"
 #include "daemon/cluster.h"
+#include "daemon/daemon_metrics.h"
 #include "daemon/databases.h"
 #include "daemon/embedded.h"
-#include "daemon/files.h"
-#include "daemon/lockfile.h"
-#include "daemon/metrics.h"
 #include "daemon/migration.h"
-#include "daemon/notify.h"
+#include "daemon/process.h"
 #include "daemon/serving.h"
 #include "daemon/sockets.h"
-#include "daemon/user.h"
 #include "lease/readiness.h"
 #include "loop/loop.h"
 
@@ -96,9 +92,8 @@ struct lh_daemon {
 static void set_phase(struct lh_daemon *daemon, enum phase phase)
 {
     daemon->phase = phase;
-    for (size_t i = 0; waiting_words[phase] != NULL && i < lh_serving_databases(daemon->serving)->count; i++)
-        lh_coordinator_set_phase(lh_serving_databases(daemon->serving)->list[i].coordinator, waiting_words[phase], NULL,
-                                 NULL);
+    if (waiting_words[phase] != NULL)
+        lh_databases_set_phase(lh_serving_databases(daemon->serving), waiting_words[phase]);
     if (phase > PHASE_SERVING) {
         lh_admin_set_phase(daemon->admin, "draining");
         lh_console_set_server(daemon->console, NULL);
@@ -177,25 +172,6 @@ static void on_stop_signal(void *arg, int number)
 
 /* --- up --- */
 
-/* Without passwords. */
-static char *describe_databases(const struct lh_daemon *daemon)
-{
-    const struct lh_settings *settings = daemon->settings;
-    char *all, *next, *one;
-
-    if (settings->database_count == 0)
-        return lh_database_redact(daemon->embedded != NULL ? settings->embedded : settings->database);
-    all = lh_strdup("");
-    for (size_t i = 0; i < settings->database_count; i++) {
-        one = lh_database_redact(settings->databases[i].database);
-        next = lh_format("%s%s%s (%s)", all, i > 0 ? ", " : "", settings->databases[i].name, one);
-        free(all);
-        free(one);
-        all = next;
-    }
-    return all;
-}
-
 static void announce(struct lh_daemon *daemon)
 {
     const char *lines[] = {daemon->sockets.grpc_address, daemon->sockets.admin_address};
@@ -208,7 +184,7 @@ static void announce(struct lh_daemon *daemon)
         stop(daemon, EXIT_FAILURE);
         return;
     }
-    database = describe_databases(daemon);
+    database = lh_databases_describe(daemon->settings);
     lh_info("serving grpc=%s admin=%s database=%s", lines[0], lines[1], database);
     free(database);
     lh_notify("READY=1");
@@ -229,18 +205,6 @@ static void listen_now(struct lh_daemon *daemon)
     stop(daemon, EXIT_FAILURE);
 }
 
-static size_t count_ready(const struct lh_databases *databases)
-{
-    struct lh_readiness readiness;
-    size_t ready = 0;
-
-    for (size_t i = 0; i < databases->count; i++) {
-        lh_coordinator_readiness(databases->list[i].coordinator, &readiness);
-        ready += readiness.is_ready;
-    }
-    return ready;
-}
-
 /* Ports open when all databases are ready, and some seconds after the start at the latest: clients hear then why there is
    no service. Not sooner, for beside other daemons (reuse_port, a balancer) a port that is open takes connections from
    those that can serve. People are told when leases are served: in all databases, after these seconds in one of them. */
@@ -248,7 +212,7 @@ static void on_look(void *arg)
 {
     struct lh_daemon *daemon = arg;
     const struct lh_databases *databases = lh_serving_databases(daemon->serving);
-    size_t ready = count_ready(databases);
+    size_t ready = lh_databases_ready(databases);
     int64_t now_us = lh_clock_us();
     bool is_late = now_us >= daemon->listen_latest_us;
 
@@ -371,37 +335,17 @@ static const struct lh_embedded_events embedded_events = {on_database_ready, on_
 
 /* --- reload --- */
 
-static void tell_change(void *arg, const char *sentence)
-{
-    lh_info("reload: %s", sentence);
-}
-
 static void on_reload_signal(void *arg, int number)
 {
     struct lh_daemon *daemon = arg;
-    struct lh_config_errors errors = {0};
-    struct lh_settings fresh;
-    char *rest;
 
-    lh_settings_init(&fresh);
-    if (lh_arguments_load(&fresh, daemon->argc, daemon->argv, &errors)) {
-        lh_info("reload: reading the settings again");
-        lh_settings_adopt(daemon->settings, &fresh, tell_change, NULL);
-        lh_log_set_level((enum lh_log_level)daemon->settings->log_level);
-        if (daemon->serving != NULL)
-            lh_serving_reload(daemon->serving);
-        if (daemon->certificates != NULL)
-            lh_certificates_reload(daemon->certificates);
-    } else {
-        rest = errors.text;
-        for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-            if (*line != '\0')
-                lh_err("reload: %s", line);
-        }
-        lh_err("reload: nothing was changed");
-    }
-    lh_config_errors_finish(&errors);
-    lh_settings_finish(&fresh);
+    if (!lh_arguments_reload(daemon->settings, daemon->argc, daemon->argv))
+        return;
+    lh_log_set_level((enum lh_log_level)daemon->settings->log_level);
+    if (daemon->serving != NULL)
+        lh_serving_reload(daemon->serving);
+    if (daemon->certificates != NULL)
+        lh_certificates_reload(daemon->certificates);
 }
 
 static void on_new_certificates(void *arg)
@@ -444,34 +388,15 @@ static enum lh_status open_admin(struct lh_daemon *daemon, struct lh_error *erro
 }
 
 /* What root made must not outlive the daemon because its user may not remove it. */
-static enum lh_status start_remover(struct lh_daemon *daemon, struct lh_error *error)
-{
-    const struct lh_sockets *sockets = &daemon->sockets;
-    const char **paths = lh_alloc_zero(sockets->path_count + 1, sizeof(*paths));
-    size_t count = sockets->path_count;
-    enum lh_status status;
-
-    if (count > 0)
-        memcpy(paths, sockets->paths, count * sizeof(*paths));
-    if (daemon->settings->pid_file != NULL)
-        paths[count++] = daemon->settings->pid_file;
-    status = lh_remover_start(&daemon->remover, paths, count, error);
-    free(paths);
-    return status;
-}
-
 static enum lh_status leave_root(struct lh_daemon *daemon, struct lh_error *error)
 {
-    const struct lh_user *user = &daemon->user;
-    const char *port_file = daemon->settings->port_file;
+    const struct lh_settings *settings = daemon->settings;
+    const struct lh_root_files files = {.port_file = settings->port_file,
+                                        .pid_file = settings->pid_file,
+                                        .paths = (const char *const *)daemon->sockets.paths,
+                                        .path_count = daemon->sockets.path_count};
 
-    if (user->name == NULL)
-        return LH_OK;
-    if (port_file != NULL && lh_make_file(port_file, user->uid, user->gid, error) != LH_OK)
-        return error->status;
-    if (start_remover(daemon, error) != LH_OK)
-        return error->status;
-    return lh_user_become(user, error);
+    return lh_user_leave_root(&daemon->user, &files, &daemon->remover, error);
 }
 
 static enum lh_status prepare(struct lh_daemon *daemon, struct lh_error *error)

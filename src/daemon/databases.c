@@ -2,10 +2,55 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "config/settings.h"
+#include "lease/readiness.h"
 #include "pg/migrate.h"
 #include "store/store.h"
+
+/* --- a coordinator's port --- */
+
+static int64_t now_us(void *arg)
+{
+    return lh_clock_us();
+}
+
+static void set_timer(void *arg, int64_t at_us)
+{
+    struct lh_port *port = arg;
+
+    lh_timer_arm_at_us(&port->timer, at_us);
+}
+
+static uint32_t random_number(void *arg)
+{
+    return arc4random();
+}
+
+static bool is_behind(void *arg)
+{
+    struct lh_port *port = arg;
+
+    return lh_loop_is_behind(port->timer.loop);
+}
+
+static void on_due(void *arg)
+{
+    struct lh_port *port = arg;
+
+    lh_coordinator_on_timer(port->coordinator);
+}
+
+static void init_port(struct lh_port *port, struct lh_loop *loop)
+{
+    lh_timer_init(&port->timer, loop, on_due, port);
+    port->coordinator = NULL;
+    port->port = (struct lh_coordinator_port){
+        .now_us = now_us, .set_timer = set_timer, .random = random_number, .is_behind = is_behind, .arg = port};
+}
+
+/* --- the databases --- */
 
 static void open_database(struct lh_databases *databases, struct lh_daemon_database *database, struct lh_loop *loop,
                           const struct lh_settings *settings)
@@ -14,7 +59,7 @@ static void open_database(struct lh_databases *databases, struct lh_daemon_datab
     struct lh_coordinator_options options;
 
     database->all = databases;
-    lh_port_init(&database->port, loop);
+    init_port(&database->port, loop);
     lh_store_options_init(&store_options);
     store_options.conninfo = database->conninfo;
     store_options.name = database->name;
@@ -62,6 +107,41 @@ void lh_databases_start(struct lh_databases *databases, size_t index)
     lh_coordinator_start(databases->list[index].coordinator);
 }
 
+void lh_databases_set_phase(struct lh_databases *databases, const char *words)
+{
+    for (size_t i = 0; i < databases->count; i++)
+        lh_coordinator_set_phase(databases->list[i].coordinator, words, NULL, NULL);
+}
+
+size_t lh_databases_ready(const struct lh_databases *databases)
+{
+    struct lh_readiness readiness;
+    size_t ready = 0;
+
+    for (size_t i = 0; i < databases->count; i++) {
+        lh_coordinator_readiness(databases->list[i].coordinator, &readiness);
+        ready += readiness.is_ready;
+    }
+    return ready;
+}
+
+char *lh_databases_describe(const struct lh_settings *settings)
+{
+    char *all, *next, *one;
+
+    if (settings->database_count == 0)
+        return lh_database_redact(settings->embedded != NULL ? settings->embedded : settings->database);
+    all = lh_strdup("");
+    for (size_t i = 0; i < settings->database_count; i++) {
+        one = lh_database_redact(settings->databases[i].database);
+        next = lh_format("%s%s%s (%s)", all, i > 0 ? ", " : "", settings->databases[i].name, one);
+        free(all);
+        free(one);
+        all = next;
+    }
+    return all;
+}
+
 static void on_coordinator_stopped(void *arg)
 {
     struct lh_daemon_database *database = arg;
@@ -98,7 +178,7 @@ void lh_databases_destroy(struct lh_databases *databases)
     for (size_t i = 0; i < databases->count; i++) {
         lh_coordinator_destroy(databases->list[i].coordinator);
         lh_store_destroy(databases->list[i].store);
-        lh_port_finish(&databases->list[i].port);
+        lh_timer_finish(&databases->list[i].port.timer);
     }
     free(databases);
 }

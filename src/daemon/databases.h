@@ -13,7 +13,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "daemon/port.h"
+#include "lease/coordinator.h"
+#include "loop/loop.h"
+
+/* The coordinator's view of the world outside: the loop's clock and timer, the kernel's randomness. */
+struct lh_port {
+    struct lh_timer timer;
+    struct lh_coordinator *coordinator; /* set once there is one */
+    struct lh_coordinator_port port;    /* passed to lh_coordinator_create */
+};
 
 struct lh_coordinator;
 struct lh_loop;
@@ -43,6 +51,11 @@ struct lh_databases {
 struct lh_databases *lh_databases_create(struct lh_loop *loop, const struct lh_settings *settings,
                                          const char *conninfo);
 void lh_databases_start(struct lh_databases *databases, size_t index);
+/* Tells the coordinators why there is no service yet: lh_coordinator_set_phase. */
+void lh_databases_set_phase(struct lh_databases *databases, const char *words);
+size_t lh_databases_ready(const struct lh_databases *databases); /* how many serve */
+/* Their addresses without passwords, for the log; free() it. */
+char *lh_databases_describe(const struct lh_settings *settings);
 /* on_stopped comes when all that were started have stopped; at once where none was. */
 void lh_databases_stop(struct lh_databases *databases, void (*on_stopped)(void *arg), void *arg);
 bool lh_databases_are_stopped(const struct lh_databases *databases); /* stopped, or never started */

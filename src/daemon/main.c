@@ -4,9 +4,9 @@
 
 #include "base/standard.h"
 #include "config/settings.h"
-#include "daemon/arguments.h"
 #include "daemon/certificates.h"
 #include "daemon/daemon.h"
+#include "daemon/process.h"
 
 #define EXIT_USAGE 2
 

@@ -27,4 +27,12 @@ void lh_programs_clean_environment(void);
 /* Run and wait; the arguments end with NULL. `input` (may be NULL) is what it reads. True: it exited with 0. */
 bool lh_programs_run(const char *const *arguments, const char *input);
 
+/*
+ * Copies the module of leasehold_core that was built or installed with this program, for a cluster of the daemon's own,
+ * into `directory`, where PostgreSQL can read it even if the build directory is closed to it. Returns the copy's path,
+ * malloc'ed, or NULL where there is none for the version of the PostgreSQL in `programs`. A program in /usr/bin has
+ * none: there the module is in the server's own directories, with the extension.
+ */
+char *lh_core_module_place(const char *directory, const char *programs);
+
 #endif

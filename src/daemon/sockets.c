@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "config/settings.h"
-#include "daemon/user.h"
+#include "daemon/process.h"
 
 static enum lh_status bind_one(struct lh_sockets *sockets, const char *text, bool reuse_port,
                                const struct lh_settings *settings, const struct lh_user *user, int *fd,

@@ -1,4 +1,4 @@
-#include "daemon/metrics.h"
+#include "daemon/daemon_metrics.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Metrics of the layers that src/admin does not know: RPC server, store, and the bounds of all of them. */
-#ifndef LH_DAEMON_METRICS_H
-#define LH_DAEMON_METRICS_H
+#ifndef LH_DAEMON_DAEMON_METRICS_H
+#define LH_DAEMON_DAEMON_METRICS_H
 
 #include <stddef.h>
 
