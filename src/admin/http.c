@@ -24,7 +24,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "tls/context.h"
-#include "tls/revocation.h"
 
 #define BACKLOG 128
 #define ACCEPTS_PER_TURN 16

@@ -1,5 +1,5 @@
 /* Who a request comes from: a bearer token, else the session of a cookie, else whoever the connection is. */
-#include "console/caller.h"
+#include "console/console_internal.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include "access/bearer.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "console/answer.h"
 #include "rpc/server.h"
 
 void lh_console_forget_cookie(struct lh_http_request *request)

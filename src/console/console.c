@@ -1,15 +1,9 @@
-#include "console/console.h"
+#include "console/console_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "console/answer.h"
-#include "console/call.h"
-#include "console/caller.h"
-#include "console/events.h"
-#include "console/page.h"
-#include "console/request.h"
 
 #define API "/api/v1"
 

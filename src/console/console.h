@@ -2,11 +2,11 @@
  * The console: a page and its JSON, on the admin port.
  *
  *     GET /, /app.js, ...           the page (files of this folder, compiled in)
- *     GET, POST /api/v1/...         messages of gRPC as JSON, see route.c
+ *     GET, POST /api/v1/...         messages of gRPC as JSON, see console_route.c
  *     GET /api/v1/events            changes as they come, see events.c
  *
  * The story of a call: its origin and its host are judged, so that no other site can use a browser that may come in here;
- * its parameters become the messages of gRPC methods (request.c); these are called in this process, over a connection of
+ * its parameters become the messages of gRPC methods (parameters.c); these are called in this process, over a connection of
  * their own whose client is the one that came in here: rights, limits and audit are those of a gRPC call. Their answers
  * become one JSON object.
  */

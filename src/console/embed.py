@@ -1,4 +1,4 @@
-"""Write the page's files as a C source that defines `lh_console_files` (console/page.h).
+"""Write the page's files as a C source that defines `lh_console_files` (console/console_internal.h).
 
 usage: embed.py OUTPUT FILE...
 """
@@ -30,7 +30,7 @@ def main():
         tag = hashlib.sha256(data).hexdigest()[:16]
         rows.append(f'    {{"{path.name}", "{TYPES[path.suffix]}", "\\"{tag}\\"", file_{i}, {len(data)}}},\n')
     pathlib.Path(output).write_text(
-        '#include "console/page.h"\n\n' + "".join(arrays) + "\nconst struct console_file lh_console_files[] = {\n" + "".join(rows)
+        '#include "console/console_internal.h"\n\n' + "".join(arrays) + "\nconst struct console_file lh_console_files[] = {\n" + "".join(rows)
         + "    {NULL, NULL, NULL, NULL, 0}};\n", encoding="ascii")
 
 

@@ -9,7 +9,7 @@
  * A stream costs the daemon a watch, and what waits for its turn: CHANGES_MAX changes or CHANGES_MAX_BYTES. A client that
  * leaves UNREAD_MAX_BYTES unread is cut; it may come back.
  */
-#include "console/events.h"
+#include "console/console_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,9 +18,6 @@
 
 #include "base/clock.h"
 #include "base/table.h"
-#include "console/answer.h"
-#include "console/caller.h"
-#include "console/request.h"
 #include "leasehold/v1/console.pb-c.h"
 #include "json/print.h"
 

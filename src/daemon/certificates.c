@@ -12,7 +12,6 @@
 #include "config/settings.h"
 #include "loop/loop.h"
 #include "tls/context.h"
-#include "tls/revocation.h"
 
 #define LOOK_US (10 * LH_US_PER_S)
 #define FILES 4

@@ -5,6 +5,8 @@
  * Without a callback there is nothing to do between two leases but for the hooks in SQL: what has none is ended in
  * sets.
  */
+#include "embed/embed_internal.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +14,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/uuid.h"
-#include "embed/call.h"
-#include "embed/reap_transaction.h"
 
 #define LIST_MAX "1000"
 #define TRANSACTION_MAX 100

@@ -1,4 +1,4 @@
-#include "embed/reap_transaction.h"
+#include "embed/embed_internal.h"
 
 #include <limits.h>
 #include <stdio.h>

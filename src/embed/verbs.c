@@ -2,6 +2,8 @@
  * Heartbeat, downgrade and release over a caller's connection: each the SQL function of the same name, then the callback,
  * in one transaction.
  */
+#include "embed/embed_internal.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,8 +11,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "embed/call.h"
-#include "embed/lease_row.h"
 
 int lh_embed_failed(PGconn *conn, const PGresult *result, struct lh_error *error)
 {

@@ -3,14 +3,13 @@
  * notification. Nobody notifies when a lease expires and no daemon runs, so a round is never longer than a second. The
  * place lives for 10 s: a process that stops coming is passed over.
  */
-#include "embed/wait.h"
+#include "embed/embed_internal.h"
 
 #include <poll.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "embed/transaction.h"
 
 #define ROUND_US LH_US_PER_S
 

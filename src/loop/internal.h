@@ -33,6 +33,4 @@ static inline void lh_loop_wake_guest(struct lh_loop *loop)
         event_active(loop->guest_turn, EV_TIMEOUT, 0);
 }
 
-void lh_timers_run(struct lh_loop *loop);
-
 #endif

@@ -4,8 +4,6 @@
  * earliest. The timerfd is moved only to an earlier time: a later one is set when it goes off for nothing, which spares
  * a system call for each call that comes and goes with its deadline.
  */
-#include "loop/loop.h"
-
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
@@ -18,6 +16,66 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "loop/internal.h"
+#include "loop/loop.h"
+
+/* --- timers --- */
+
+void lh_timer_init(struct lh_timer *timer, struct lh_loop *loop, void (*on_due)(void *arg), void *arg)
+{
+    memset(timer, 0, sizeof(*timer));
+    timer->loop = loop;
+    timer->on_due = on_due;
+    timer->arg = arg;
+}
+
+void lh_timer_arm_at_us(struct lh_timer *timer, int64_t at_us)
+{
+    struct lh_loop *loop = timer->loop;
+
+    /* Timers that arm each other in the past must not keep a turn from ending. */
+    if (at_us <= loop->firing_us)
+        at_us = loop->firing_us + 1;
+    lh_heap_set(&loop->timers, &timer->due, at_us);
+    lh_loop_wake_guest(loop);
+}
+
+void lh_timer_arm_no_later_us(struct lh_timer *timer, int64_t at_us)
+{
+    if (timer->due.slot == 0 || at_us < timer->due.at_us)
+        lh_timer_arm_at_us(timer, at_us);
+}
+
+void lh_timer_cancel(struct lh_timer *timer)
+{
+    if (timer->due.slot != 0)
+        lh_heap_remove(&timer->loop->timers, &timer->due);
+}
+
+bool lh_timer_is_armed(const struct lh_timer *timer)
+{
+    return timer->due.slot != 0;
+}
+
+void lh_timer_finish(struct lh_timer *timer)
+{
+    lh_timer_cancel(timer);
+}
+
+static void run_timers(struct lh_loop *loop)
+{
+    struct lh_heap_timer *due;
+
+    if (loop->timers.count == 0)
+        return;
+    loop->firing_us = lh_clock_us();
+    while ((due = lh_heap_due(&loop->timers, loop->firing_us)) != NULL) {
+        struct lh_timer *timer = LH_CONTAINER(struct lh_timer, due, due);
+        timer->on_due(timer->arg);
+    }
+    loop->firing_us = 0;
+}
+
+/* --- turns --- */
 
 /* libevent's first number of events of one epoll_wait, and its last: doubled whenever so many came. */
 #define BATCH_FIRST 32
@@ -177,7 +235,7 @@ static void on_guest_turn(evutil_socket_t fd, short what, void *arg)
 {
     struct lh_loop *loop = arg;
 
-    lh_timers_run(loop);
+    run_timers(loop);
     run_deferred(loop);
     if (!prepare_to_wait(loop))
         lh_loop_wake_guest(loop);
@@ -193,7 +251,7 @@ static void turn(struct lh_loop *loop, bool may_wait)
     loop->events = 0;
     loop->polled_us = lh_clock_us(); /* it may stand still between the poll and its first event */
     event_base_loop(loop->base, flags);
-    lh_timers_run(loop);
+    run_timers(loop);
     run_deferred(loop);
     note_what_was_read(loop);
 }
@@ -243,4 +301,102 @@ void lh_defer(struct lh_loop *loop, struct lh_deferred *deferred)
 void lh_deferred_cancel(struct lh_deferred *deferred)
 {
     lh_list_remove(&deferred->link);
+}
+
+/* --- descriptors and signals: thin over libevent, so that nobody else has to know its flags --- */
+
+static struct event *checked(struct event *event)
+{
+    if (event == NULL) {
+        lh_err("libevent refused an event; stopping");
+        abort();
+    }
+    return event;
+}
+
+static void on_event(evutil_socket_t fd, short what, void *arg)
+{
+    struct lh_watch *watch = arg;
+    unsigned ready = 0;
+    watch->loop->events++;
+    if (what & EV_READ)
+        ready |= LH_WATCH_READ;
+    if (what & EV_WRITE)
+        ready |= LH_WATCH_WRITE;
+    watch->on_ready(watch->arg, ready);
+}
+
+void lh_watch_init(struct lh_watch *watch, struct lh_loop *loop, int fd, void (*on_ready)(void *arg, unsigned ready),
+                   void *arg)
+{
+    memset(watch, 0, sizeof(*watch));
+    watch->loop = loop;
+    watch->on_ready = on_ready;
+    watch->arg = arg;
+    watch->fd = fd;
+}
+
+static bool has_event(struct lh_watch *watch)
+{
+    if (watch->event != NULL)
+        return true;
+    watch->event = checked(event_new(watch->loop->base, watch->fd, EV_PERSIST, on_event, watch));
+    return false;
+}
+
+void lh_watch_again(struct lh_watch *watch)
+{
+    has_event(watch);
+    event_active(watch->event, EV_READ, 0);
+}
+
+void lh_watch_want(struct lh_watch *watch, unsigned wanted)
+{
+    short flags = EV_PERSIST;
+
+    if (wanted == watch->wanted)
+        return;
+    if (has_event(watch))
+        event_del(watch->event);
+    watch->wanted = wanted;
+    if (wanted == 0)
+        return;
+    if (wanted & LH_WATCH_READ)
+        flags |= EV_READ;
+    if (wanted & LH_WATCH_WRITE)
+        flags |= EV_WRITE;
+    event_assign(watch->event, watch->loop->base, watch->fd, flags, on_event, watch);
+    if (event_add(watch->event, NULL) != 0)
+        lh_err("cannot watch a descriptor fd=%d", watch->fd);
+}
+
+void lh_watch_finish(struct lh_watch *watch)
+{
+    if (watch->event != NULL)
+        event_free(watch->event);
+    watch->event = NULL;
+    watch->wanted = 0;
+}
+
+static void on_libevent_signal(evutil_socket_t number, short what, void *arg)
+{
+    struct lh_signal *handler = arg;
+    handler->on_signal(handler->arg, (int)number);
+}
+
+void lh_signal_init(struct lh_signal *handler, struct lh_loop *loop, int number,
+                    void (*on_signal)(void *arg, int number), void *arg)
+{
+    handler->on_signal = on_signal;
+    handler->arg = arg;
+    handler->event = checked(evsignal_new(loop->base, number, on_libevent_signal, handler));
+    if (event_add(handler->event, NULL) != 0)
+        lh_err("cannot handle a signal number=%d", number);
+}
+
+void lh_signal_finish(struct lh_signal *handler)
+{
+    if (handler->event != NULL)
+        event_free(handler->event);
+    handler->event = NULL;
 }

@@ -48,8 +48,6 @@ void lh_loop_run_once(struct lh_loop *loop, int64_t wait_us);
  */
 bool lh_loop_is_behind(struct lh_loop *loop);
 
-/* The event base, for guests on the loop. Their events run at the beginning of a turn. */
-
 /*
  * Timers are on the time of lh_clock_us(), which runs during suspend: after one, what is overdue fires at the first
  * wake-up. A timer never fires early; armed in the past it fires in the next turn, never inside of arm.

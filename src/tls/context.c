@@ -1,4 +1,4 @@
-#include "tls/context.h"
+#include "tls/tls_internal.h"
 
 #include <errno.h>
 #include <openssl/err.h>
@@ -9,8 +9,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "tls/context_internal.h"
-#include "tls/revocation.h"
 
 /* Of the peer's certificates: a message of the length that it announces is allocated at once. */
 #define CHAIN_MAX_BYTES (32 * 1024)

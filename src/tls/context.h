@@ -14,6 +14,7 @@
 #define LH_TLS_CONTEXT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -51,5 +52,13 @@ void lh_tls_context_release(struct lh_tls_context *context);                /* o
 /* The certificate that it shows: its name for people, and its last second since 1970. NULL and 0: none. */
 const char *lh_tls_context_name(const struct lh_tls_context *context);
 int64_t lh_tls_context_not_after_s(const struct lh_tls_context *context);
+
+/* The revocation lists in force. */
+struct lh_tls_lists {
+    size_t lists;
+    size_t revoked; /* certificates that they name */
+    int64_t left_s; /* until the first of them should be followed by a newer one; below 0: it is overdue */
+};
+struct lh_tls_lists lh_tls_context_lists(const struct lh_tls_context *context);
 
 #endif

@@ -1,4 +1,4 @@
-#include "tls/identity.h"
+#include "tls/tls_internal.h"
 
 #include <arpa/inet.h>
 #include <openssl/asn1.h>

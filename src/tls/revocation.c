@@ -1,11 +1,18 @@
-#include "tls/revocation.h"
+/*
+ * Revocation lists. OpenSSL looks into them at each handshake, for every certificate of the chain, and refuses one whose authority has no list: a list that
+ * is missing must not let anybody in. So each authority of the file of authorities has to have one when the files are read; an administrator hears of it
+ * then, and not through clients that are refused.
+ *
+ * A list whose next update is overdue stays in force: it refuses what it names as before, and the clients of a lease service are not locked out all at once
+ * because a job did not run. The log warns.
+ */
+#include "tls/tls_internal.h"
+
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 #include <time.h>
 
 #include "base/log.h"
-#include "tls/context_internal.h"
-#include "tls/session_internal.h"
 
 static bool has_list(STACK_OF(X509_CRL) * lists, X509 *authority)
 {
@@ -35,7 +42,7 @@ static bool check_authorities(const struct lh_tls_context *context, const char *
     return true;
 }
 
-bool lh_tls_use_lists(struct lh_tls_context *context, struct bio_st *from, const char *file, struct lh_error *error)
+bool lh_tls_use_lists(struct lh_tls_context *context, BIO *from, const char *file, struct lh_error *error)
 {
     X509_STORE *store = SSL_CTX_get_cert_store(context->ssl);
     X509_CRL *list;

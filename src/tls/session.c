@@ -1,4 +1,4 @@
-#include "tls/session.h"
+#include "tls/tls_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -6,11 +6,9 @@
 #include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "tls/session_internal.h"
 
 /* One read takes so many records that bring no data (key updates), then it is others' turn. */
 #define EMPTY_RECORDS_MAX 16

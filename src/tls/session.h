@@ -69,4 +69,7 @@ const char *lh_tls_session_failure(const struct lh_tls_session *session);
 const char *lh_tls_session_principal(const struct lh_tls_session *session);
 int64_t lh_tls_session_not_after_s(const struct lh_tls_session *session);
 
+/* A newer context than the session's own, with newer lists, names the peer's certificate or one of its chain. */
+bool lh_tls_session_is_revoked(const struct lh_tls_session *session, const struct lh_tls_context *context);
+
 #endif

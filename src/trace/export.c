@@ -1,4 +1,4 @@
-#include "trace/export.h"
+#include "trace/trace_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "trace/tracer.h"
+#include "trace/trace_internal.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "loop/loop.h"
 #include "rpc/client.h"
-#include "trace/export.h"
+#include "trace/tracer.h"
 
 #define EXPORT_PATH "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 #define GATHER_US LH_US_PER_S /* and how long a collector that fails is left alone */

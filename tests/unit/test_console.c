@@ -5,8 +5,7 @@
 
 #include "admin/http_head.h"
 #include "base/clock.h"
-#include "console/request.h"
-#include "console/session.h"
+#include "console/console_internal.h"
 #include "leasehold/v1/console.pb-c.h"
 #include "run_tests.h"
 

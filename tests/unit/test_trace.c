@@ -5,8 +5,7 @@
 
 #include "base/memory.h"
 #include "run_tests.h"
-#include "trace/ring.h"
-#include "trace/traceparent.h"
+#include "trace/trace_internal.h"
 
 #define TRACE "4bf92f3577b34da6a3ce929d0e0e4736"
 #define SPAN "00f067aa0ba902b7"

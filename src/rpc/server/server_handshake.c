@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "tls/context.h"
-#include "tls/revocation.h"
 
 #define HANDSHAKE_TURN_US (2 * LH_US_PER_MS)
 

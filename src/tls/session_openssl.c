@@ -1,11 +1,16 @@
-/* What OpenSSL says about a failure, in words that name the side, the certificate and the file. */
+/*
+ * Between OpenSSL and a session: what it says about a failure, in words that name the side, the certificate and the file;
+ * and its way to the socket.
+ */
+#include "tls/tls_internal.h"
+
+#include <errno.h>
 #include <openssl/err.h>
 #include <openssl/sslerr.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "tls/session_internal.h"
+#include <sys/socket.h>
 
 #define FIRST_HANDSHAKE_BYTE 0x16
 #define FIRST_ALERT_BYTE 0x15
@@ -210,4 +215,62 @@ void lh_tls_session_fail(struct lh_tls_session *session, int ssl_error)
         fail(session, LH_TLS_FAULT_NETWORK, "closed by the %s%s", peer_of(session),
              session->is_open ? "" : " during the handshake");
     ERR_clear_error();
+}
+
+/* --- OpenSSL's way to the socket: recv and send, for its own BIO would raise SIGPIPE in programs that use the library --- */
+
+static int finish(BIO *bio, struct lh_tls_session *session, ssize_t done, size_t *moved, int retry)
+{
+    BIO_clear_retry_flags(bio);
+    if (done > 0) {
+        *moved = (size_t)done;
+        return 1;
+    }
+    if (done < 0 && (errno == EAGAIN || errno == EINTR))
+        BIO_set_flags(bio, retry | BIO_FLAGS_SHOULD_RETRY);
+    else if (done < 0)
+        session->socket_error = errno;
+    return 0;
+}
+
+static int read_socket(BIO *bio, char *to, size_t room, size_t *taken)
+{
+    struct lh_tls_session *session = BIO_get_data(bio);
+    ssize_t done = recv(session->fd, to, room, 0);
+    int result = finish(bio, session, done, taken, BIO_FLAGS_READ);
+
+    session->is_drained = BIO_should_retry(bio);
+    session->is_at_end |= done == 0;
+    if (done > 0 && !session->has_first) {
+        session->has_first = true;
+        session->first = (unsigned char)to[0];
+    }
+    return result;
+}
+
+static int write_socket(BIO *bio, const char *from, size_t size, size_t *written)
+{
+    struct lh_tls_session *session = BIO_get_data(bio);
+    return finish(bio, session, send(session->fd, from, size, MSG_NOSIGNAL), written, BIO_FLAGS_WRITE);
+}
+
+static long control(BIO *bio, int command, long number, void *pointer)
+{
+    const struct lh_tls_session *session = BIO_get_data(bio);
+
+    if (command == BIO_CTRL_EOF)
+        return session->is_at_end;
+    return command == BIO_CTRL_FLUSH; /* nothing is kept */
+}
+
+BIO_METHOD *lh_tls_socket_create(void)
+{
+    BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket");
+
+    if (method == NULL)
+        return NULL;
+    BIO_meth_set_read_ex(method, read_socket);
+    BIO_meth_set_write_ex(method, write_socket);
+    BIO_meth_set_ctrl(method, control);
+    return method;
 }

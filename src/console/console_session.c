@@ -1,4 +1,4 @@
-#include "console/session.h"
+#include "console/console_internal.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

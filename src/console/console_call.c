@@ -2,7 +2,7 @@
  * A request on its way: the calls of its route go out over one connection, and when the last has its answer the request has
  * its own. The first that fails decides. A client that goes takes its connection with it, and so its calls.
  */
-#include "console/call.h"
+#include "console/console_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +10,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "console/answer.h"
-#include "console/caller.h"
-#include "console/request.h"
 #include "json/print.h"
 
 #define CALL_TIMEOUT_US (20 * LH_US_PER_S)

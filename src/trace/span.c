@@ -1,7 +1,12 @@
-#include "trace/traceparent.h"
+#include "trace/trace_internal.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/memory.h"
+
+/* --- traceparent --- */
 
 #define VERSION_AT 0
 #define TRACE_ID_AT 3
@@ -53,4 +58,45 @@ bool lh_traceparent_parse(const char *text, struct lh_traceparent *parent)
            parse_bytes(text + SPAN_ID_AT, parent->span_id, LH_SPAN_ID_BYTES) &&
            parse_bytes(text + FLAGS_AT, &parent->flags, 1) && !is_zero(parent->trace_id, LH_TRACE_ID_BYTES) &&
            !is_zero(parent->span_id, LH_SPAN_ID_BYTES);
+}
+
+/* --- the ring --- */
+
+void lh_span_ring_init(struct lh_span_ring *ring, size_t capacity)
+{
+    *ring = (struct lh_span_ring){.spans = lh_alloc_zero(capacity, sizeof(*ring->spans)), .capacity = capacity};
+}
+
+void lh_span_ring_finish(struct lh_span_ring *ring)
+{
+    lh_span_ring_remove(ring, ring->count);
+    free(ring->spans);
+}
+
+static struct lh_span *place(const struct lh_span_ring *ring, size_t index)
+{
+    return &ring->spans[(ring->first + index) % ring->capacity];
+}
+
+void lh_span_ring_put(struct lh_span_ring *ring, const struct lh_span *span)
+{
+    if (ring->count == ring->capacity) {
+        free(span->call);
+        ring->dropped++;
+        return;
+    }
+    *place(ring, ring->count++) = *span;
+}
+
+const struct lh_span *lh_span_ring_at(const struct lh_span_ring *ring, size_t index)
+{
+    return place(ring, index);
+}
+
+void lh_span_ring_remove(struct lh_span_ring *ring, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(place(ring, i)->call);
+    ring->first = (ring->first + count) % ring->capacity;
+    ring->count -= count;
 }

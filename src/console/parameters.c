@@ -1,4 +1,4 @@
-#include "console/request.h"
+#include "console/console_internal.h"
 
 #include <ctype.h>
 #include <stdlib.h>

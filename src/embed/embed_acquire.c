@@ -3,6 +3,8 @@
  * callback for each lease, in one transaction. The lease key is made before the first attempt, so that a repetition means
  * the same acquisition.
  */
+#include "embed/embed_internal.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +16,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/uuid.h"
-#include "embed/call.h"
-#include "embed/lease_row.h"
-#include "embed/wait.h"
 
 #define DURATION_US (30 * LH_US_PER_S)
 

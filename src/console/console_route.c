@@ -1,4 +1,4 @@
-#include "console/route.h"
+#include "console/console_internal.h"
 
 #include <string.h>
 
