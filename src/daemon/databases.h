@@ -53,7 +53,7 @@ struct lh_databases *lh_databases_create(struct lh_loop *loop, const struct lh_s
 void lh_databases_start(struct lh_databases *databases, size_t index);
 /* Tells the coordinators why there is no service yet: lh_coordinator_set_phase. */
 void lh_databases_set_phase(struct lh_databases *databases, const char *words);
-size_t lh_databases_ready(const struct lh_databases *databases); /* how many serve */
+size_t lh_databases_ready(const struct lh_databases *databases); /* the number of those that serve */
 /* Their addresses without passwords, for the log; free() it. */
 char *lh_databases_describe(const struct lh_settings *settings);
 /* on_stopped comes when all that were started have stopped; at once where none was. */

@@ -1,4 +1,4 @@
-/* What the files of src/embed have of each other: rows, verbs, waiting and reaping. */
+/* Rows, verbs, waiting and reaping: functions that the files of src/embed share. */
 #ifndef LH_EMBED_EMBED_INTERNAL_H
 #define LH_EMBED_EMBED_INTERNAL_H
 
