@@ -3,7 +3,7 @@
 usage: embed.py DIRECTORY OUTPUT DEPFILE
 
 A migration is NNNN_topic.sql; a line `-- oldest daemon: 1.2.0` in it names the oldest version that may run once it is
-applied. Functions are functions/<name>.sql, applied in the order of functions/order.txt, which has to name each once.
+applied. Functions are functions/<name>.sql, applied in the order of functions/order.txt, which has to name each once; expand.py completes them.
 
 runner/roles.sql and runner/table.sql are what every migration begins with; runner/privileges.sql looks whose everything is (privileges.py). The script of the extension leasehold_core is
 there for a cluster of the daemon's own.
@@ -15,6 +15,7 @@ import re
 import sys
 
 sys.dont_write_bytecode = True
+import expand
 import privileges
 
 
@@ -86,12 +87,14 @@ def write_text(out, declaration, data):
     out.append("};")
 
 
-def write_entries(out, kind, entries):
+def write_entries(out, kind, entries, lists=None):
     """The texts, then the table over them. Returns the checksum of all."""
     rows = []
     whole = hashlib.sha256()
     for index, (number, path) in enumerate(entries):
         data = path.read_bytes()
+        if lists is not None:
+            data = expand.expand(data.decode("utf-8"), lists).encode()
         if b"\0" in data:
             fail(f"{path}: holds a NUL")
         checksum = hashlib.sha256(data).hexdigest()
@@ -123,7 +126,8 @@ def main():
     core = directory.parent / "src" / "extension" / "leasehold_core--1.sql"
     write_text(out, "const char lh_migration_core_sql[]", core.read_bytes())
     write_entries(out, "migration", migrations)
-    checksum = write_entries(out, "function", functions)
+    columns = directory / "functions" / "columns.txt"
+    checksum = write_entries(out, "function", functions, expand.read_lists(columns.read_text(encoding="utf-8")))
     out.append("const struct lh_migration_set lh_migrations = {")
     revision = (directory / "functions" / "revision.txt").read_text(encoding="ascii").split()[0]
     out.append(f"    migrations, {len(migrations)}, functions, {len(functions)}, {literal(checksum)}, {int(revision)}, privileges,")
@@ -131,6 +135,7 @@ def main():
     output.write_text("\n".join(out) + "\n", encoding="utf-8")
     # The directories too: their times change when a file comes or goes.
     needs = [directory, directory / "functions", directory / "functions" / "order.txt", directory / "functions" / "revision.txt"]
+    needs += [columns, directory / "expand.py"]
     needs += [directory / "runner" / name for name in ("roles.sql", "table.sql", "privileges.sql")]
     needs += [directory / "privileges.py", core]
     needs += [path for _, path in migrations + functions]

@@ -18,7 +18,7 @@ REVISION = FUNCTIONS / "revision.txt"
 
 def checksum():
     whole = hashlib.sha256()
-    for path in sorted(FUNCTIONS.glob("*.sql")) + [FUNCTIONS / "order.txt"]:
+    for path in sorted(FUNCTIONS.glob("*.sql")) + [FUNCTIONS / "columns.txt", FUNCTIONS / "order.txt"]:
         whole.update(path.name.encode() + b"\n" + path.read_bytes())
     return whole.hexdigest()
 

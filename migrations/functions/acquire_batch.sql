@@ -110,32 +110,17 @@ begin
     if p_units[1] is null then
       v_has_room := exists (select from leasehold.policy p where p.max_leases is not null)
                     and leasehold_internal.has_room_for(p_namespace, p_key, array(select leasehold_internal.policy_of(p_namespace[1])));
-      -- Its twin is the statement for a batch of several, below.
       return query
         update leasehold.scope s
-           set state = 'held',
-               lease_key = p_lease_key[1],
-               token = nextval('leasehold.token'),
-               owner = p_owner[1],
-               principal = p_principals[1],
-               labels = p_labels[1]::jsonb,
-               duration = w.duration,
-               grace = w.grace,
-               acquired_at = w.now,
-               heartbeat_at = w.now,
-               heartbeats = 0,
-               deadline = w.now + w.duration,
-               incarnation = w.life_id,
-               granted_by = p_coordinator,
-               lapsed = false,
-               reap_failures = 0,
-               check_at = least(s.check_at, w.now + w.duration + w.grace)
-          from (select f.id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity, leasehold_internal.from_us(p_duration_us[1]) as duration,
-                       x.row_id, clock_timestamp() as now
+           set {{grant.set w}}
+          from (select p_lease_key[1] as lease_key, p_owner[1] as owner, p_principals[1] as principal, p_labels[1]::jsonb as labels, d.duration,
+                       d.duration as lasts, f.id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity, x.row_id, x.check_at,
+                       clock_timestamp() as now
                   from leasehold_internal.life_facts() f
                  cross join leasehold_internal.rules_of(p_namespace[1]) r
+                 cross join (select leasehold_internal.from_us(p_duration_us[1]) as duration) d
                  cross join lateral (
-                   select x.ctid as row_id
+                   select x.ctid as row_id, x.check_at
                      from leasehold.scope x
                     where x.namespace = p_namespace[1] and x.key = p_key[1]
                       and x.state = 'free' and not x.queued and p_lease_key[1] <> all (x.ended_keys)
@@ -210,32 +195,17 @@ begin
     end if;
     with granted as (
       update leasehold.scope s
-         set state = 'held',
-             lease_key = w.lease_key,
-             token = nextval('leasehold.token'),
-             owner = w.owner,
-             principal = p_principals[w.n],
-             labels = w.labels,
-             duration = w.duration,
-             grace = w.grace,
-             acquired_at = w.now,
-             heartbeat_at = w.now,
-             heartbeats = 0,
-             deadline = w.now + w.duration,
-             incarnation = v_life_id,
-             granted_by = p_coordinator,
-             lapsed = false,
-             reap_failures = 0,
-             check_at = least(s.check_at, w.now + w.duration + w.grace)
-        from (select i.n, i.lease_key, i.owner, i.labels::jsonb as labels, i.duration_us, leasehold_internal.from_us(i.duration_us) as duration,
-                     r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity,
-                     x.row_id, clock_timestamp() as now
+         set {{grant.set w}}
+        from (select i.n, i.lease_key, i.owner, p_principals[i.n] as principal, i.labels::jsonb as labels, i.duration_us, d.duration,
+                     d.duration as lasts, v_life_id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity,
+                     x.row_id, x.check_at, clock_timestamp() as now
                 from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us, p_at_least_us)
                      with ordinality as i (namespace, key, lease_key, owner, labels, duration_us, wait_us, at_least_us, n)
                 join unnest(v_rules) r
                   on r.namespace = i.namespace
+               cross join lateral (select leasehold_internal.from_us(i.duration_us) as duration) d
                cross join lateral (
-                 select x.ctid as row_id
+                 select x.ctid as row_id, x.check_at
                    from leasehold.scope x
                   where x.namespace = i.namespace and x.key = i.key and r.namespace is not null
                     and x.state = 'free' and not x.queued and i.lease_key <> all (x.ended_keys)

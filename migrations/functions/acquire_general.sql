@@ -238,27 +238,32 @@ begin
   end if;
 
   -- Grant. The token is drawn here, under the lock.
+  -- A new scope is held at once.
   if v_grants then
+    with granted as materialized (
+      select u.namespace, u.key, u.hold, u.lease_key, u.owner, p_principals[u.n] as principal, u.labels, u.duration,
+             least(u.duration, leasehold_internal.hold_limit(u.rules)) as lasts, (u.rules).grace as grace,
+             leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least, v_life.id as life_id, v_now as now,
+             x.row_id, x.check_at
+        from unnest(v_work) u
+        left join lateral (
+          select x.ctid as row_id, x.check_at from leasehold.scope x where x.namespace = u.namespace and x.key = u.key offset 0) x
+          on u.hold <> 'new'
+       where u.outcome = 'granted' and u.units is null),
+    created as (
+      insert into leasehold.scope (
+        namespace, key, queued,
+        {{grant_rest.columns}},
+        {{grant.columns}})
+      select w.namespace, w.key, w.at_least is not null,
+             {{grant_rest.values w}},
+             {{grant.values w}}
+        from granted w
+       where w.hold = 'new'
+          on conflict (namespace, key) do nothing)
     update leasehold.scope s
-       set state = 'held',
-           lease_key = w.lease_key,
-           token = nextval('leasehold.token'),
-           owner = w.owner,
-           principal = p_principals[w.n],
-           labels = w.labels,
-           duration = w.duration,
-           grace = (w.rules).grace,
-           acquired_at = v_now,
-           heartbeat_at = v_now,
-           heartbeats = 0,
-           deadline = v_now + w.lasts,
-           incarnation = v_life.id,
-           granted_by = p_coordinator,
-           lapsed = false,
-           reap_failures = 0,
-           check_at = least(s.check_at, v_now + w.lasts + (w.rules).grace),
-           at_least = w.at_least,
-           at_least_incarnation = case when w.at_least is not null then v_life.id end,
+       set {{grant.set w}},
+           {{grant_rest.set w}},
            queued = w.at_least is not null
                     or s.queued
                     and (leasehold_internal.is_blind()
@@ -267,28 +272,12 @@ begin
                          or exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key)),
            holders = case when s.holders is not null
                            and exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key) then 0 end
-      from (select u.*, least(u.duration, leasehold_internal.hold_limit(u.rules)) as lasts,
-                   leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least, x.row_id
-              from unnest(v_work) u
-             cross join lateral (
-               select x.ctid as row_id from leasehold.scope x where x.namespace = u.namespace and x.key = u.key offset 0) x
-             where u.outcome = 'granted' and u.units is null and u.hold <> 'new'
-            offset 0) w
+      from granted w
      where s.ctid = w.row_id;
   end if;
 
-  -- New scopes: held at once, with the first expiry as check_at, or free where somebody only queues or is about to share it.
+  -- A new scope is free where somebody only queues or is about to share it.
   if v_is_new and (v_grants or v_queues) then
-    insert into leasehold.scope (
-      namespace, key, state, lease_key, token, owner, principal, labels, duration, grace, acquired_at, heartbeat_at, deadline,
-      incarnation, granted_by, check_at, at_least, at_least_incarnation, queued)
-    select w.namespace, w.key, 'held', w.lease_key, nextval('leasehold.token'), w.owner, p_principals[w.n], w.labels, w.duration,
-           (w.rules).grace, v_now, v_now, v_now + w.lasts, v_life.id, p_coordinator, v_now + w.lasts + (w.rules).grace,
-           w.at_least, case when w.at_least is not null then v_life.id end, w.at_least is not null
-      from (select u.*, least(u.duration, leasehold_internal.hold_limit(u.rules)) as lasts,
-                   leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least from unnest(v_work) u) w
-     where w.hold = 'new' and w.outcome = 'granted' and w.units is null
-        on conflict (namespace, key) do nothing;
     insert into leasehold.scope (namespace, key, check_at, queued)
     select w.namespace, w.key, v_now + interval '1 s', true
       from unnest(v_work) w
@@ -316,22 +305,16 @@ begin
   -- Renew. Of several items the last one's values count.
   if v_renews then
     update leasehold.scope s
-       set owner = w.owner,
-           principal = p_principals[w.n],
-           labels = w.labels,
-           duration = w.duration,
-           grace = (w.rules).grace,
-           heartbeat_at = v_now,
-           heartbeats = s.heartbeats + 1,
-           deadline = w.deadline,
-           incarnation = v_life.id,
-           granted_by = p_coordinator,
-           check_at = least(s.check_at, w.deadline + (w.rules).grace)
-      from (select distinct on (u.namespace, u.key) u.*, x.row_id,
+       set {{renewal.set w}}
+      from (select distinct on (u.namespace, u.key) u.owner, p_principals[u.n] as principal, u.labels, u.duration, (u.rules).grace as grace,
+                   v_life.id as life_id, v_now as now, x.row_id, x.check_at, x.heartbeats,
                    leasehold_internal.renewed_until(u.scope, u.duration, leasehold_internal.hold_limit(u.rules), v_life, v_now) as deadline
               from unnest(v_work) u
              cross join lateral (
-               select x.ctid as row_id from leasehold.scope x where x.namespace = u.namespace and x.key = u.key offset 0) x
+               select x.ctid as row_id, x.check_at, x.heartbeats
+                 from leasehold.scope x
+                where x.namespace = u.namespace and x.key = u.key
+               offset 0) x
              where u.outcome = 'renewed' and u.hold = 'locked' and (u.scope).lease_key = u.lease_key
              order by u.namespace, u.key, u.n desc) w
      where s.ctid = w.row_id;

@@ -80,13 +80,13 @@ begin
     end if;
     with shared as (
       insert into leasehold.share as h (
-        namespace, key, lease_key, token, units, slots, acquired_at, heartbeat_at, deadline, heartbeats, incarnation, check_at,
-        granted_by, duration, grace, owner, principal, labels)
-      values (p_namespace, p_key, p_lease_key, nextval('leasehold.token'), p_units,
-              case when v_rules.capacity is not null then array(select generate_series(1, p_units)) end, v_holder.acquired_at, v_now,
-              v_deadline, v_holder.heartbeats, v_life.id, least(v_holder.check_at, v_deadline + v_holder.grace),
-              coalesce(p_coordinator, v_holder.granted_by), v_holder.duration, v_holder.grace, v_holder.owner, coalesce(p_principal, v_holder.principal),
-              v_holder.labels)
+        {{share_grant.columns}})
+      select {{share_grant.values o}}
+        from (select p_namespace as namespace, p_key as key, p_lease_key as lease_key, p_units as units,
+                     case when v_rules.capacity is not null then array(select generate_series(1, p_units)) end as slots,
+                     v_holder.acquired_at, v_now as now, v_holder.heartbeats, v_deadline as deadline, v_life.id as life_id, v_holder.check_at,
+                     coalesce(p_coordinator, v_holder.granted_by) as coordinator, v_holder.duration, v_holder.grace, v_holder.owner,
+                     coalesce(p_principal, v_holder.principal) as principal, v_holder.labels) o
       returning h.token)
     update leasehold.scope s
        set state = 'shared',

@@ -35,17 +35,8 @@ declare
 begin
   perform leasehold_internal.be_durable();
   update leasehold.scope s
-     set state = 'free',
-         lease_key = null,
-         lapsed = false,
-         reap_failures = 0,
-         ended_at = p_now,
-         last_outcome = leasehold_internal.outcome_at_end(e.outcome, s.deadline, s.heartbeat_at, s.duration),
-         last_result = e.result,
-         last_error = e.error,
-         ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
-         ended_outcomes = leasehold_internal.remember(
-           s.ended_outcomes, leasehold_internal.outcome_at_end(e.outcome, s.deadline, s.heartbeat_at, s.duration)),
+     set {{free.set}},
+         {{ended.set e}},
          -- The scope rests for what is left of it; a force-release ends that too.
          at_least = case when e.outcome <> 'forced' then s.at_least end,
          -- A SQL user may have joined without saying so here.
@@ -59,7 +50,7 @@ begin
            when s.check_at > p_now + interval '2 min' then p_now + interval '1 min'
            else s.check_at
          end
-    from (select e.*, x.row_id
+    from (select e.*, p_now as now, x.row_id
             from unnest(p_ends) e
            cross join lateral (select x.ctid as row_id from leasehold.scope x where x.namespace = e.namespace and x.key = e.key offset 0) x
            where e.lease_key is null

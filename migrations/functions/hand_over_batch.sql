@@ -43,10 +43,15 @@ begin
                  p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1], p_next_principals[1], p_next_units[1]);
     else
       -- One update, from one holder to the other, whose expiry has not passed. The queue is read after the row's lock.
-      select i.*, x.holders, clock_timestamp() as now into v_found
+      select i.*, p_next_lease_key[1] as lease_key, p_next_owner[1] as owner, p_next_principals[1] as principal,
+             p_next_labels[1]::jsonb as labels, d.duration, d.duration as lasts, case when p_failed[1] then 'failed' else 'ok' end as outcome,
+             case when not p_failed[1] then p_value[1]::jsonb end as result, case when p_failed[1] then p_value[1] end as error,
+             x.holders, x.check_at, clock_timestamp() as now
+        into v_found
         from leasehold_internal.plain_hand_over(p_namespace[1], p_next_owner[1], p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1]) i
+       cross join (select leasehold_internal.from_us(p_next_duration_us[1]) as duration) d
        cross join lateral (
-         select x.holders
+         select x.holders, x.check_at
            from leasehold.scope x
           where x.namespace = p_namespace[1] and x.key = p_key[1] and x.lease_key = p_lease_key[1] and not x.lapsed
             and p_next_lease_key[1] <> p_lease_key[1] and x.at_least is null
@@ -57,31 +62,12 @@ begin
         return query
           with passed as (
             update leasehold.scope s
-               set lease_key = p_next_lease_key[1],
-                   token = nextval('leasehold.token'),
-                   owner = p_next_owner[1],
-                   principal = p_next_principals[1],
-                   labels = p_next_labels[1]::jsonb,
-                   duration = leasehold_internal.from_us(p_next_duration_us[1]),
-                   grace = v_found.grace,
-                   acquired_at = v_found.now,
-                   heartbeat_at = v_found.now,
-                   heartbeats = 0,
-                   deadline = v_found.now + leasehold_internal.from_us(p_next_duration_us[1]),
-                   incarnation = v_found.life_id,
-                   granted_by = p_coordinator,
-                   reap_failures = 0,
-                   check_at = least(s.check_at, v_found.now + leasehold_internal.from_us(p_next_duration_us[1]) + v_found.grace),
+               set {{grant.set v_found}},
+                   {{ended.set v_found}},
                    queued = v_found.holders is not null
                             or exists (select 1
                                          from leasehold.waiter q
-                                        where q.namespace = s.namespace and q.key = s.key and q.lease_key <> p_next_lease_key[1]),
-                   ended_at = v_found.now,
-                   last_outcome = case when p_failed[1] then 'failed' else 'ok' end,
-                   last_result = case when not p_failed[1] then p_value[1]::jsonb end,
-                   last_error = case when p_failed[1] then p_value[1] end,
-                   ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
-                   ended_outcomes = leasehold_internal.remember(s.ended_outcomes, case when p_failed[1] then 'failed' else 'ok' end)
+                                        where q.namespace = s.namespace and q.key = s.key and q.lease_key <> p_next_lease_key[1])
              where s.namespace = p_namespace[1] and s.key = p_key[1]
                and v_found.now < case when s.incarnation = v_found.life_id then s.deadline + s.grace
                                 else v_found.started_at + s.duration + s.grace end

@@ -51,10 +51,12 @@ as $$
 #variable_conflict use_column
 declare
   v_found record;
-  v_duration interval := leasehold_internal.from_us(p_next_duration_us);
-  v_now timestamptz;
 begin
-  select i.*, x.holders, i.capacity - x.units as units_free, h.slots into v_found
+  select i.*, x.holders, x.holders > 1 as has_others, i.capacity - x.units as units_free, h.slots,
+         leasehold_internal.from_us(p_next_duration_us) as duration, case when p_is_failure then 'failed' else 'ok' end as outcome,
+         case when not p_is_failure then p_value::jsonb end as result, case when p_is_failure then p_value end as error,
+         clock_timestamp() as now
+    into v_found
     from leasehold_internal.plain_hand_over(p_namespace, p_next_owner, p_next_labels, p_next_duration_us, p_next_wait_us) i
    cross join lateral (
      select x.holders, x.units
@@ -72,23 +74,17 @@ begin
   if not found then
     return;
   end if;
-  v_now := clock_timestamp();
   return query
     with ended as (
       update leasehold.share h
-         set state = 'ended',
-             reap_failures = 0,
-             ended_at = v_now,
-             outcome = case when p_is_failure then 'failed' else 'ok' end,
-             result = case when not p_is_failure then p_value::jsonb end,
-             error = case when p_is_failure then p_value end,
-             check_at = v_now + interval '1 min'
+         set {{share_ended.set v_found}},
+             check_at = v_found.now + interval '1 min'
        where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key
-         and v_now < case when h.incarnation = v_found.life_id then h.deadline + h.grace
+         and v_found.now < case when h.incarnation = v_found.life_id then h.deadline + h.grace
                           else v_found.started_at + h.duration + h.grace end
          -- Whose caller has gone on to another coordinator, that one is told.
          and p_next_lease_key = (select q.lease_key
-                                   from leasehold_internal.live_head(p_namespace, p_key, leasehold_internal.live_coordinators(v_now), v_now) q
+                                   from leasehold_internal.live_head(p_namespace, p_key, leasehold_internal.live_coordinators(v_found.now), v_found.now) q
                                   where q.coordinator = p_coordinator and q.items is null)
          -- Not a lease key that has shared it before; and all numbers of the capacity are taken, for nobody has another, or none.
          and not exists (select from leasehold.share o where o.namespace = p_namespace and o.key = p_key and o.lease_key = p_next_lease_key)
@@ -96,33 +92,25 @@ begin
                           where o.namespace = p_namespace and o.key = p_key and o.state = 'held'
                             and coalesce(o.slots[cardinality(o.slots)], 2147483647) > v_found.capacity)
          and (v_found.units_free = 0
-              or leasehold_internal.takes_all_there_is(p_namespace, p_key, v_found.slots, p_next_lease_key, v_found.units_free, v_now))
+              or leasehold_internal.takes_all_there_is(p_namespace, p_key, v_found.slots, p_next_lease_key, v_found.units_free, v_found.now))
       returning h.*),
     granted as (
       insert into leasehold.share (
-        namespace, key, lease_key, token, units, slots, acquired_at, heartbeat_at, deadline, incarnation, check_at, granted_by, duration,
-        grace, owner, principal, labels)
-      select e.namespace, e.key, p_next_lease_key, nextval('leasehold.token'), e.units, e.slots, v_now, v_now, v_now + v_duration,
-             v_found.life_id, v_now + v_duration + v_found.grace, p_coordinator, v_duration, v_found.grace, p_next_owner,
-             p_next_principal, p_next_labels::jsonb
-        from ended e
+        {{share_grant.columns}})
+      select {{share_grant.values o}}
+        from (select e.namespace, e.key, p_next_lease_key as lease_key, e.units, e.slots, v_found.now as acquired_at, v_found.now as now,
+                     0 as heartbeats, v_found.now + v_found.duration as deadline, v_found.life_id, null::timestamptz as check_at,
+                     p_coordinator as coordinator, v_found.duration, v_found.grace, p_next_owner as owner, p_next_principal as principal,
+                     p_next_labels::jsonb as labels
+                from ended e) o
       returning token, deadline, slots),
     counted as (
       update leasehold.scope s
-         set token = g.token,
-             -- The bounds of all holders, as grant_shares() has them.
-             deadline = case when s.holders > 1 then least(s.deadline, g.deadline + v_found.grace) else g.deadline + v_found.grace end,
-             duration = case when s.holders > 1 then least(s.duration, v_duration) else v_duration end,
-             acquired_at = case when s.holders > 1 then s.acquired_at else v_now end,
-             heartbeat_at = case when s.holders > 1 then s.heartbeat_at else v_now end,
-             incarnation = case when s.holders > 1 then s.incarnation else v_found.life_id end,
-             owner = e.owner,
-             principal = e.principal,
-             ended_at = v_now,
-             last_outcome = e.outcome,
-             last_result = e.result,
-             last_error = e.error
-        from ended e, granted g
+         set {{share_bounds.set g}},
+             {{share_last.set e}}
+        from ended e,
+             (select r.token, r.deadline + v_found.grace as until, v_found.has_others, v_found.duration, v_found.now, v_found.life_id
+                from granted r) g
        where s.namespace = p_namespace and s.key = p_key),
     gone as (
       delete from leasehold.waiter q
@@ -136,9 +124,9 @@ begin
     union all
     select 'acquire', null, null, 1, 'granted', null, 0,
            case when v_found.expiry <> 'manual' then p_next_duration_us + leasehold_internal.to_us(v_found.grace) end,
-           leasehold_internal.to_us(least(coalesce(v_found.dead_after, v_duration * 2 / 3), v_found.max_hold)),
+           leasehold_internal.to_us(least(coalesce(v_found.dead_after, v_found.duration * 2 / 3), v_found.max_hold)),
            null, null, null, g.token, p_next_owner, p_next_principal, p_next_labels, p_next_duration_us, leasehold_internal.to_us(v_found.grace),
-           v_now, g.deadline, p_next_duration_us, 0, 0, 0, v_now, 'alive', v_found.expiry = 'manual', null, 'shared', p_next_units, g.slots,
+           v_found.now, g.deadline, p_next_duration_us, 0, 0, 0, v_found.now, 'alive', v_found.expiry = 'manual', null, 'shared', p_next_units, g.slots,
            v_found.units_free, v_found.holders
       from granted g;
 end

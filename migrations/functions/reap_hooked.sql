@@ -65,17 +65,9 @@ begin
        and not exists (select from leasehold.waiter q
                         where q.coordinator is null and q.namespace = p_namespace and q.key = p_key) then
       update leasehold.scope s
-         set state = 'free',
-             lease_key = null,
-             lapsed = false,
-             reap_failures = 0,
-             ended_at = v_now,
-             last_outcome = leasehold_internal.outcome_at_end('expired', s.deadline, s.heartbeat_at, s.duration),
-             last_result = null,
-             last_error = null,
-             ended_keys = leasehold_internal.remember(v_scope.ended_keys, v_scope.lease_key),
-             ended_outcomes = leasehold_internal.remember(
-               v_scope.ended_outcomes, leasehold_internal.outcome_at_end('expired', s.deadline, s.heartbeat_at, s.duration))
+         set {{free.set}},
+             {{ended.set w}}
+        from (select v_now as now, 'expired' as outcome, null::jsonb as result, null::text as error) w
        where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and s.token = p_token;
       if not found then
         perform leasehold_internal.refuse_end_by_hook();

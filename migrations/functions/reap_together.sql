@@ -119,17 +119,9 @@ as $$
 begin
   -- check_at stays, so that it is HOT.
   update leasehold.scope s
-     set state = 'free',
-         lease_key = null,
-         lapsed = false,
-         reap_failures = 0,
-         ended_at = clock_timestamp(),
-         last_outcome = leasehold_internal.outcome_at_end('expired', s.deadline, s.heartbeat_at, s.duration),
-         last_result = null,
-         last_error = null,
-         ended_keys = leasehold_internal.remember(p_scope.ended_keys, p_scope.lease_key),
-         ended_outcomes = leasehold_internal.remember(
-           p_scope.ended_outcomes, leasehold_internal.outcome_at_end('expired', s.deadline, s.heartbeat_at, s.duration))
+     set {{free.set}},
+         {{ended.set w}}
+    from (select clock_timestamp() as now, 'expired' as outcome, null::jsonb as result, null::text as error) w
    where s.namespace = p_scope.namespace and s.key = p_scope.key and s.state = 'held' and s.token = p_scope.token;
   if not found then
     perform leasehold_internal.refuse_end_by_hook();

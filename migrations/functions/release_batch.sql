@@ -36,18 +36,11 @@ begin
   if cardinality(p_namespace) = 1 and p_failed[1] is not null and not leasehold_internal.is_blind() then
     return query
       update leasehold.scope s
-         set state = 'free',
-             lease_key = null,
-             lapsed = false,
-             reap_failures = 0,
-             ended_at = w.now,
-             last_outcome = w.outcome,
-             last_result = case when not p_failed[1] then p_value[1]::jsonb end,
-             last_error = case when p_failed[1] then p_value[1] end,
-             ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
-             ended_outcomes = leasehold_internal.remember(s.ended_outcomes, w.outcome),
+         set {{free.set}},
+             {{ended.set w}},
              check_at = case when s.check_at > w.now + interval '2 min' then w.now + interval '1 min' else s.check_at end
         from (select f.id as life_id, f.started_at, case when p_failed[1] then 'failed' else 'ok' end as outcome,
+                     case when not p_failed[1] then p_value[1]::jsonb end as result, case when p_failed[1] then p_value[1] end as error,
                      x.row_id, clock_timestamp() as now
                 from leasehold_internal.this_life() f
                cross join lateral (
@@ -94,18 +87,10 @@ begin
   if not leasehold_internal.is_blind() then
     with ended as (
       update leasehold.scope s
-         set state = 'free',
-             lease_key = null,
-             lapsed = false,
-             reap_failures = 0,
-             ended_at = w.now,
-             last_outcome = case when w.is_failure then 'failed' else 'ok' end,
-             last_result = w.result,
-             last_error = w.error,
-             ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
-             ended_outcomes = leasehold_internal.remember(s.ended_outcomes, case when w.is_failure then 'failed' else 'ok' end),
+         set {{free.set}},
+             {{ended.set w}},
              check_at = case when s.check_at > w.now + interval '2 min' then w.now + interval '1 min' else s.check_at end
-        from (select i.n, coalesce(i.failed, false) as is_failure, case when not coalesce(i.failed, false) then i.value::jsonb end as result,
+        from (select i.n, case when i.failed then 'failed' else 'ok' end as outcome, case when not coalesce(i.failed, false) then i.value::jsonb end as result,
                      case when i.failed then i.value end as error, x.row_id, clock_timestamp() as now
                 from unnest(p_namespace, p_key, p_lease_key, p_failed, p_value)
                      with ordinality as i (namespace, key, lease_key, failed, value, n)

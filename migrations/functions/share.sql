@@ -160,15 +160,9 @@ as $$
 begin
   with ended as (
     update leasehold.share h
-       set state = 'ended',
-           lapsed = false,
-           reap_failures = 0,
-           ended_at = p_now,
-           outcome = leasehold_internal.outcome_at_end(e.outcome, h.deadline, h.heartbeat_at, h.duration),
-           result = e.result,
-           error = e.error,
+       set {{share_ended.set e}},
            check_at = coalesce(e.check_at, p_now + interval '1 min')
-      from (select e.*, x.row_id
+      from (select e.*, p_now as now, x.row_id
               from unnest(p_ends) e
              cross join lateral (
                select x.ctid as row_id
@@ -182,12 +176,7 @@ begin
      set units = nullif(s.units - d.units, 0),
          holders = s.holders - d.count,
          state = case when s.holders > d.count then 'shared' else 'free' end,
-         owner = (d.last).owner,
-         principal = (d.last).principal,
-         ended_at = p_now,
-         last_outcome = (d.last).outcome,
-         last_result = (d.last).result,
-         last_error = (d.last).error,
+         {{share_last.set (d.last)}},
          -- The scope rests for what is left of it; a force-release ends that too.
          at_least = case when (d.last).outcome <> 'forced' or s.holders > d.count then s.at_least end,
          -- With waiters the reaper looks soon, should the wake-up get lost.

@@ -143,12 +143,12 @@ begin
                      where h.namespace = d.namespace and h.key = d.key and h.state = 'held') as taken offset 0) t
   ), granted as (
     insert into leasehold.share (
-      namespace, key, lease_key, token, units, slots, acquired_at, heartbeat_at, deadline, incarnation, check_at, granted_by, duration,
-      grace, owner, principal, labels)
-    select o.namespace, o.key, o.lease_key, nextval('leasehold.token'), o.units, o.slots, p_now, p_now, p_now + o.lasts, p_life.id,
-           p_now + o.lasts + (o.rules).grace, p_coordinator, o.duration, (o.rules).grace, o.owner, p_principals[o.n], o.labels
-      from (select w.*, least(w.duration, leasehold_internal.hold_limit(w.rules)) as lasts,
-                   r.numbers[w.running - w.units + 1 : w.running] as slots
+      {{share_grant.columns}})
+    select {{share_grant.values o}}
+      from (select w.namespace, w.key, w.lease_key, w.units, r.numbers[w.running - w.units + 1 : w.running] as slots, p_now as acquired_at,
+                   p_now as now, 0 as heartbeats, p_now + least(w.duration, leasehold_internal.hold_limit(w.rules)) as deadline,
+                   p_life.id as life_id, null::timestamptz as check_at, p_coordinator as coordinator, w.duration,
+                   (w.rules).grace as grace, w.owner, p_principals[w.n] as principal, w.labels
               from wanted w
               left join room r on r.namespace = w.namespace and r.key = w.key
              order by w.namespace, w.key, w.running
@@ -158,22 +158,16 @@ begin
      set state = 'shared',
          units = coalesce(s.units, 0) + g.units,
          holders = coalesce(s.holders, 0) + g.count,
-         token = g.token,
          queued = true,
          at_least = null,
-         -- The bounds of all holders that queue_shared() has found.
-         deadline = case when s.holders > 0 then least(s.deadline, g.until) else g.until end,
-         duration = case when s.holders > 0 then least(s.duration, g.duration) else g.duration end,
-         acquired_at = case when s.holders > 0 then s.acquired_at else p_now end,
-         heartbeat_at = case when s.holders > 0 then s.heartbeat_at else p_now end,
-         incarnation = case when s.holders > 0 then s.incarnation else p_life.id end
-    from (select g.*, x.row_id
+         {{share_bounds.set g}}
+    from (select g.*, p_now as now, p_life.id as life_id, x.row_id, x.holders > 0 as has_others
             from (select x.namespace, x.key, sum(x.units)::integer as units, count(*)::integer as count, max(x.token) as token,
                          min(x.deadline + x.grace) as until, min(x.duration) as duration
                     from granted x
                    group by x.namespace, x.key) g
            cross join lateral (
-             select x.ctid as row_id from leasehold.scope x where x.namespace = g.namespace and x.key = g.key offset 0) x
+             select x.ctid as row_id, x.holders from leasehold.scope x where x.namespace = g.namespace and x.key = g.key offset 0) x
           offset 0) g
    where s.ctid = g.row_id;
 end
@@ -190,22 +184,13 @@ set enable_mergejoin = off
 as $$
 begin
   update leasehold.share h
-     set owner = w.owner,
-         principal = p_principals[w.n],
-         labels = w.labels,
-         duration = w.duration,
-         grace = (w.rules).grace,
-         heartbeat_at = p_now,
-         heartbeats = h.heartbeats + 1,
-         deadline = w.deadline,
-         incarnation = p_life.id,
-         granted_by = p_coordinator,
-         check_at = least(h.check_at, w.deadline + (w.rules).grace)
-    from (select distinct on (u.namespace, u.key, u.lease_key) u.*, x.row_id,
+     set {{renewal.set w}}
+    from (select distinct on (u.namespace, u.key, u.lease_key) u.owner, p_principals[u.n] as principal, u.labels, u.duration,
+                 (u.rules).grace as grace, p_life.id as life_id, p_now as now, x.row_id, x.check_at, x.heartbeats,
                  leasehold_internal.renewed_until(u.holder, u.duration, leasehold_internal.hold_limit(u.rules), p_life, p_now) as deadline
             from unnest(p_work) u
            cross join lateral (
-             select x.ctid as row_id
+             select x.ctid as row_id, x.check_at, x.heartbeats
                from leasehold.share x
               where x.namespace = u.namespace and x.key = u.key and x.lease_key = u.lease_key
              offset 0) x

@@ -13,7 +13,7 @@ import subprocess
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-CHECKS = ('tests/check_layers', 'tests/check_structure', 'tests/check_promises', 'tests/check_docs', 'tests/check_format')
+CHECKS = ('tests/check_layers', 'tests/check_structure', 'tests/check_columns', 'tests/check_promises', 'tests/check_docs', 'tests/check_format')
 LIMIT_S = 120
 AT_ONCE = 4 * (os.cpu_count() or 1)
 

@@ -21,6 +21,8 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MIGRATIONS = os.environ.get('LEASEHOLD_MIGRATIONS', os.path.join(ROOT, 'migrations'))
 TEMPLATE = 'leasehold_template'
+sys.path.insert(0, os.path.join(ROOT, 'migrations'))
+import expand  # noqa: E402
 START_LIMIT_S = 60
 
 SETTINGS = {
@@ -84,6 +86,12 @@ def schema_files():
 def read(*path):
     with open(os.path.join(MIGRATIONS, *path), encoding='utf-8') as file:
         return file.read()
+
+
+def read_applied(path):
+    """A file of schema_files() as it is applied."""
+    columns = os.path.join(os.path.dirname(path), 'columns.txt')
+    return expand.expand(read(path), expand.read_lists(read(columns))) if os.path.exists(columns) else read(path)
 
 
 class Cluster:
@@ -238,7 +246,7 @@ class Cluster:
         self.psql(database, '\n'.join(parts))
         for path in schema_files():
             name = os.path.basename(path)
-            sql = read(path)
+            sql = read_applied(path)
             # The runner leaves out what roles.sql has done (migrations/embed.py).
             if name == '0001_tables.sql':
                 sql = re.sub(r'do \$\$\ndeclare\n  v_role text;.*?\n\$\$;\n', '', sql, count=1, flags=re.S)

@@ -293,6 +293,7 @@ SUITES = (
     Suite('layers', script('tests/check_layers'), 60),
     Suite('revision', script('migrations/revision.py', '--check'), 60),
     Suite('structure', script('tests/check_structure'), 60),
+    Suite('columns', script('tests/check_columns'), 60),
     Suite('promises', script('tests/check_promises'), 60),
     Suite('docs', script('tests/check_docs'), 60),
     Suite('format', script('tests/check_format'), 120),
