@@ -1,8 +1,7 @@
 /* Control calls about access: rules and tokens, which tokens were used, and the audit. */
 #include <string.h>
 
-#include "store/control.h"
-#include "store/control_ops.h"
+#include "store/store_internal.h"
 
 #define RIGHTS_MAX 8
 

@@ -1,8 +1,7 @@
 /* Control calls for people: get a scope, list leases, force a release. */
 #include <string.h>
 
-#include "store/control.h"
-#include "store/control_ops.h"
+#include "store/store_internal.h"
 
 /* --- get --- */
 

@@ -1,6 +1,6 @@
 /* The parameters and answers of a batch by its kind's tables. */
 #include "base/clock.h"
-#include "store/control.h"
+#include "store/store_internal.h"
 
 void lh_lane_add_clock(struct lane *lane)
 {

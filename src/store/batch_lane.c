@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/error.h"
-#include "store/control.h"
+#include "store/store_internal.h"
 
 #define ATTEMPTS_MAX 4
 

@@ -3,7 +3,7 @@
  * clients ask for only a few go out at a time, because a client with many lists would otherwise delay the signs of
  * life, and the daemon would count as dead. This file also has the coordinator's own calls.
  */
-#include "store/control.h"
+#include "store/store_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/error.h"
-#include "store/control_ops.h"
 
 #define CORE_REST_US (30 * LH_US_PER_S)
 

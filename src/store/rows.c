@@ -1,6 +1,5 @@
 /* Control calls of people: views, lists and changes of policies, access rules and bearer tokens. Their answers are rows. */
-#include "store/control.h"
-#include "store/control_ops.h"
+#include "store/store_internal.h"
 
 static void read_rows(struct control_call *call, enum lh_status status, const PGresult *result,
                       const struct lh_error *error)

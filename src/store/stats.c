@@ -5,8 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/migrate.h"
-#include "store/control.h"
-#include "store/control_ops.h"
+#include "store/store_internal.h"
 
 /* A survey comes every 15 s. */
 #define PRIVILEGES_REST 40

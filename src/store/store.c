@@ -12,8 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/error.h"
-#include "store/control.h"
-#include "store/control_ops.h"
+#include "store/store_internal.h"
 
 #define CHANNEL_BYTES (sizeof("leasehold_") + 32)
 

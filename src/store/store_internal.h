@@ -269,4 +269,98 @@ void lh_pg_store_measure(const struct pg_store *store, struct lh_store_stats *st
 /* Reads the standing of each namespace if that is due: less often the longer the database takes for it. */
 void lh_pg_store_look_at_namespaces(struct pg_store *store);
 
+/* --- control.c: each control call is a statement on the control connection --- */
+
+/*
+ * A control call in flight. `read` gets a result or an error and ends with the caller's callback; the arena is the
+ * answer's and is reset afterwards.
+ */
+struct control_call {
+    struct pg_store *store;
+    /* The control connection or another one; NULL: none is up. */
+    struct lh_pg_conn *conn;
+    void (*read)(struct control_call *call, enum lh_status status, const PGresult *result,
+                 const struct lh_error *error);
+    void (*on_done)(void); /* `read` casts it back */
+    void *arg;
+    char *ns; /* set if the answer needs it again, else NULL */
+    char *key;
+    int32_t page_size;
+    bool told_cannot_write;
+    /* Made for a client: the coordinator's own calls do not wait behind it. */
+    bool is_clients;
+};
+
+/* Begins a call. Write its parameters into store->params next, then send it. */
+struct control_call *lh_control_call_begin(struct pg_store *store,
+                                           void (*read)(struct control_call *, enum lh_status, const PGresult *,
+                                                        const struct lh_error *),
+                                           void (*on_done)(void), void *arg);
+/* Sends the call. Refused: the call is freed. */
+enum lh_status lh_control_call_send(struct control_call *call, const struct lh_pg_statement *statement);
+
+/* Notes the answer of leasehold_internal.core_state(): NULL, there is no leasehold_core; "", it is used; else the
+   reason that it is not. */
+void lh_pg_store_set_core(struct pg_store *store, const char *state);
+/* Notes that a batch could not call leasehold_core, with the reason. */
+void lh_pg_store_lose_core(struct pg_store *store, const char *reason);
+
+/* Notes a failed renewal or reap: the next tick reports it if the server could not write. */
+void lh_pg_store_note_failure(struct pg_store *store, const struct lh_error *error);
+
+void lh_pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us);
+/* Adds the principal and the peer; nulls for NULL. */
+void lh_pg_store_add_requester(struct lh_pg_params *params, const struct lh_requester *requester);
+
+/* Sends the last call of a stopping store. */
+enum lh_status lh_pg_store_unregister(struct pg_store *store, lh_store_cb *on_done, void *arg);
+
+/* --- operations for the table of store.c alone --- */
+
+enum lh_status lh_pg_store_enroll(struct lh_store *store, lh_tick_cb *on_done, void *arg);
+enum lh_status lh_pg_store_tick(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
+void lh_pg_store_look_elsewhere(struct lh_store *store);
+enum lh_status lh_pg_store_survey(struct lh_store *store, lh_survey_cb *on_done, void *arg);
+enum lh_status lh_pg_store_end_long_guards(struct lh_store *store, int64_t max_us, lh_guards_cb *on_done, void *arg);
+enum lh_status lh_pg_store_pass_on(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
+enum lh_status lh_pg_store_reap(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
+                                size_t namespace_count, bool include_children, const char *key, int32_t max,
+                                enum lh_reap_kind kind, const struct lh_requester *requester, lh_reap_cb *on_done,
+                                void *arg);
+enum lh_status lh_pg_store_get(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done,
+                               void *arg);
+enum lh_status lh_pg_store_list(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
+                                void *arg);
+enum lh_status lh_pg_store_holders(struct lh_store *store, const char *ns, const char *key, int32_t max,
+                                   lh_list_cb *on_done, void *arg);
+enum lh_status lh_pg_store_force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
+                                         int64_t token, bool all, const struct lh_requester *requester,
+                                         lh_scope_cb *on_done, void *arg);
+enum lh_status lh_pg_store_set_policy(struct lh_store *store, const struct lh_policy_change *change,
+                                      const struct lh_requester *requester, lh_rows_cb *on_done, void *arg);
+enum lh_status lh_pg_store_get_policy(struct lh_store *store, const char *ns, lh_rows_cb *on_done, void *arg);
+enum lh_status lh_pg_store_change_access(struct lh_store *store, const struct lh_requester *by,
+                                         const struct lh_access_change *change, lh_rows_cb *on_done, void *arg);
+enum lh_status lh_pg_store_create_token(struct lh_store *store, const struct lh_requester *by, const char *name,
+                                        int64_t expires_us, lh_rows_cb *on_done, void *arg);
+enum lh_status lh_pg_store_revoke_token(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
+                                        lh_rows_cb *on_done, void *arg);
+enum lh_status lh_pg_store_list_rows(struct lh_store *store, const struct lh_list_page *page, lh_rows_cb *on_done,
+                                     void *arg);
+enum lh_status lh_pg_store_view(struct lh_store *store, const struct lh_view_request *request, lh_rows_cb *on_done,
+                                void *arg);
+
+enum lh_status lh_pg_store_read_access(struct lh_store *store, lh_access_cb *on_done, void *arg);
+enum lh_status lh_pg_store_audit(struct lh_store *store, const struct lh_audit *row, lh_store_cb *on_done, void *arg);
+enum lh_status lh_pg_store_token_used(struct lh_store *store, const char *const *ids, size_t count);
+
+enum lh_status lh_pg_store_watch_add(struct lh_store *store, const char *ns, bool include_children,
+                                     lh_store_cb *on_done, void *arg);
+enum lh_status lh_pg_store_watch_remove(struct lh_store *store, const char *ns, bool include_children,
+                                        lh_store_cb *on_done, void *arg);
+enum lh_status lh_pg_store_watch_clear(struct lh_store *store, lh_store_cb *on_done, void *arg);
+enum lh_status lh_pg_store_watch_barrier(struct lh_store *store, lh_barrier_cb *on_done, void *arg);
+enum lh_status lh_pg_store_watch_settled(struct lh_store *store, uint64_t horizon, lh_settled_cb *on_done, void *arg);
+enum lh_status lh_pg_store_take_events(struct lh_store *store, int32_t max, lh_events_cb *on_done, void *arg);
+
 #endif

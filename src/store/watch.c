@@ -1,8 +1,7 @@
 /* Control calls of watching: adding and removing watches, when a new watch is complete, and taking the events. */
 #include <string.h>
 
-#include "store/control.h"
-#include "store/control_ops.h"
+#include "store/store_internal.h"
 
 #define XID8 5069u /* the OID of the type; binary it is an int8 */
 
