@@ -280,8 +280,7 @@ static bool take_held(struct rpc_connection *connection)
 
 static void hold(struct rpc_connection *connection, const unsigned char *bytes, size_t size)
 {
-    lh_rpc_pool_take(connection->pool, &connection->held);
-    lh_buffer_append(&connection->held, bytes, size);
+    lh_rpc_pool_append(connection->pool, &connection->held, bytes, size);
     connection->read_bytes = SMALL_READ_BYTES;
 }
 
@@ -373,6 +372,25 @@ void lh_rpc_connection_finish(struct rpc_connection *connection)
     if (connection->fd >= 0)
         close(connection->fd);
     connection->fd = -1;
+}
+
+void lh_rpc_connection_reset(struct rpc_connection *connection, int32_t stream_id, uint32_t error)
+{
+    nghttp2_submit_rst_stream(connection->session, NGHTTP2_FLAG_NONE, stream_id, error);
+    lh_rpc_connection_touch(connection);
+}
+
+void lh_rpc_connection_ping(struct rpc_connection *connection, const uint8_t *bytes)
+{
+    nghttp2_submit_ping(connection->session, NGHTTP2_FLAG_NONE, bytes);
+    lh_rpc_connection_touch(connection);
+}
+
+bool lh_rpc_connection_start(struct rpc_connection *connection, const nghttp2_settings_entry *settings, size_t count,
+                             int32_t window_bytes)
+{
+    return nghttp2_submit_settings(connection->session, NGHTTP2_FLAG_NONE, settings, count) == 0 &&
+           nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0, window_bytes) == 0;
 }
 
 nghttp2_nv lh_rpc_header(const char *name, const char *value, size_t value_size)

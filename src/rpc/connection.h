@@ -25,6 +25,10 @@
 #include "rpc/recycle.h"
 #include "tls/session.h"
 
+/* Answers to frames of control that may wait in a session: more than the shortest frames of one loop turn. PINGs that
+   came in one read are the bound: no more is read until their answers are on the way. */
+#define RPC_ANSWERS_MAX 40000
+
 struct rpc_connection {
     struct lh_loop *loop;
     struct rpc_pool *pool;
@@ -76,7 +80,12 @@ void lh_rpc_connection_read(struct rpc_connection *connection);
 
 /* Sends submitted frames at the end of the turn. */
 void lh_rpc_connection_touch(struct rpc_connection *connection);
-void lh_rpc_connection_count(struct rpc_connection *connection); /* updates the account */
+/* Submits the settings of a new session, and the window of the connection. */
+bool lh_rpc_connection_start(struct rpc_connection *connection, const nghttp2_settings_entry *settings, size_t count,
+                             int32_t window_bytes);
+void lh_rpc_connection_reset(struct rpc_connection *connection, int32_t stream_id, uint32_t error);
+void lh_rpc_connection_ping(struct rpc_connection *connection, const uint8_t *bytes); /* 8 bytes; NULL: zeroes */
+void lh_rpc_connection_count(struct rpc_connection *connection);                      /* updates the account */
 
 /* Ends the connection at the end of the turn; unsent bytes are lost. `reason` is a literal. */
 void lh_rpc_connection_break(struct rpc_connection *connection, const char *reason);

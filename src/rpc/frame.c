@@ -27,6 +27,12 @@ void lh_rpc_pool_take(struct rpc_pool *pool, struct lh_buffer *buffer)
         *buffer = pool->spares[--pool->spare_count];
 }
 
+void lh_rpc_pool_append(struct rpc_pool *pool, struct lh_buffer *buffer, const void *bytes, size_t size)
+{
+    lh_rpc_pool_take(pool, buffer);
+    lh_buffer_append(buffer, bytes, size);
+}
+
 void lh_rpc_pool_give(struct rpc_pool *pool, struct lh_buffer *buffer)
 {
     if (buffer->data == NULL)
@@ -100,6 +106,16 @@ enum rpc_inbox_result lh_rpc_inbox_next(struct rpc_inbox *inbox, struct rpc_pool
     *size -= missing;
     inbox->prefix_bytes = 0;
     return RPC_INBOX_MESSAGE;
+}
+
+bool lh_rpc_inbox_move(struct rpc_inbox *inbox, struct lh_buffer *to)
+{
+    if (!inbox->is_handed_over)
+        return false;
+    *to = inbox->partial;
+    memset(&inbox->partial, 0, sizeof(inbox->partial));
+    inbox->is_handed_over = false;
+    return true;
 }
 
 bool lh_rpc_inbox_is_between(const struct rpc_inbox *inbox)

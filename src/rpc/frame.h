@@ -27,6 +27,8 @@ struct rpc_pool {
 void lh_rpc_pool_init(struct rpc_pool *pool);
 void lh_rpc_pool_finish(struct rpc_pool *pool);
 void lh_rpc_pool_take(struct rpc_pool *pool, struct lh_buffer *buffer); /* gives a buffer without one a spare */
+/* Appends to a buffer, which may be a spare. */
+void lh_rpc_pool_append(struct rpc_pool *pool, struct lh_buffer *buffer, const void *bytes, size_t size);
 void lh_rpc_pool_give(struct rpc_pool *pool, struct lh_buffer *buffer); /* takes it back, emptied */
 
 /* Messages on their way in. Zero-initialised it is empty. */
@@ -49,6 +51,8 @@ enum rpc_inbox_result {
 enum rpc_inbox_result lh_rpc_inbox_next(struct rpc_inbox *inbox, struct rpc_pool *pool, size_t max_message_bytes,
                                         const unsigned char **data, size_t *size, const unsigned char **message,
                                         size_t *message_size);
+/* Moves the message that was returned last to `to`, if the inbox holds it; false: it lies in the input. */
+bool lh_rpc_inbox_move(struct rpc_inbox *inbox, struct lh_buffer *to);
 bool lh_rpc_inbox_is_between(const struct rpc_inbox *inbox); /* whether no message has begun */
 void lh_rpc_inbox_finish(struct rpc_inbox *inbox, struct rpc_pool *pool);
 

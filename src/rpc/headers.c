@@ -156,27 +156,22 @@ void lh_rpc_header_block_pass(struct rpc_header_block *block, const uint8_t *byt
 enum { PSEUDO_METHOD = 1, PSEUDO_SCHEME = 2, PSEUDO_PATH = 4, PSEUDO_AUTHORITY = 8 };
 #define PSEUDO_WANTED (PSEUDO_METHOD | PSEUDO_SCHEME | PSEUDO_PATH)
 
-static bool is_name(const char *name, size_t size, const char *wanted)
-{
-    return size == strlen(wanted) && memcmp(name, wanted, size) == 0;
-}
-
 /* Those of HTTP/1.1's connection. */
 static bool is_forbidden(const char *name, size_t size, const char *value, size_t value_size)
 {
     switch (size == 0 ? '\0' : name[0]) {
     case 'c':
-        return is_name(name, size, "connection");
+        return lh_rpc_is_name(name, size, "connection");
     case 'k':
-        return is_name(name, size, "keep-alive");
+        return lh_rpc_is_name(name, size, "keep-alive");
     case 'p':
-        return is_name(name, size, "proxy-connection");
+        return lh_rpc_is_name(name, size, "proxy-connection");
     case 't':
-        if (is_name(name, size, "te"))
+        if (lh_rpc_is_name(name, size, "te"))
             return value_size != strlen("trailers") || strncasecmp(value, "trailers", value_size) != 0;
-        return is_name(name, size, "transfer-encoding");
+        return lh_rpc_is_name(name, size, "transfer-encoding");
     case 'u':
-        return is_name(name, size, "upgrade");
+        return lh_rpc_is_name(name, size, "upgrade");
     default:
         return false;
     }
@@ -214,17 +209,17 @@ static bool is_pseudo(struct rpc_header_check *check, const char *name, size_t s
     uint8_t which;
     bool is_good;
 
-    if (is_name(name, size, ":path")) {
+    if (lh_rpc_is_name(name, size, ":path")) {
         which = PSEUDO_PATH;
         is_good = value_size > 0 && (value[0] == '/' || (value_size == 1 && value[0] == '*')) &&
                   nghttp2_check_path(text, value_size);
-    } else if (is_name(name, size, ":method")) {
+    } else if (lh_rpc_is_name(name, size, ":method")) {
         which = PSEUDO_METHOD;
         is_good = nghttp2_check_method(text, value_size);
-    } else if (is_name(name, size, ":scheme")) {
+    } else if (lh_rpc_is_name(name, size, ":scheme")) {
         which = PSEUDO_SCHEME;
         is_good = nghttp2_check_method(text, value_size); /* a token, like that one */
-    } else if (is_name(name, size, ":authority")) {
+    } else if (lh_rpc_is_name(name, size, ":authority")) {
         which = PSEUDO_AUTHORITY;
         is_good = nghttp2_check_header_value_rfc9113(text, value_size);
     } else {
@@ -257,9 +252,10 @@ bool lh_rpc_header_check_field(struct rpc_header_check *check, const char *name,
         check->is_malformed = has_upper_case(name, name_size);
         return false;
     }
-    check->is_malformed = is_forbidden(name, name_size, value, value_size) ||
-                          (is_name(name, name_size, "content-length") && !is_length(check, value, value_size)) ||
-                          (is_name(name, name_size, "authorization") && !is_credential(check, value, value_size));
+    check->is_malformed =
+        is_forbidden(name, name_size, value, value_size) ||
+        (lh_rpc_is_name(name, name_size, "content-length") && !is_length(check, value, value_size)) ||
+        (lh_rpc_is_name(name, name_size, "authorization") && !is_credential(check, value, value_size));
     return !check->is_malformed && nghttp2_check_header_value_rfc9113((const uint8_t *)value, value_size);
 }
 

@@ -18,8 +18,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/memory.h"
+
+/* Returns true if a header, whose name is not terminated, has this name. */
+static inline bool lh_rpc_is_name(const char *name, size_t size, const char *wanted)
+{
+    return size == strlen(wanted) && memcmp(name, wanted, size) == 0;
+}
 
 /* Limit of an encoded string; with the shortest code, 5 bits, it has 52 KiB decoded. */
 #define RPC_HEADER_STRING_MAX_BYTES ((uint64_t)32 * 1024)

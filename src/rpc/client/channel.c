@@ -9,8 +9,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define MAX_ANSWERS_WAITING 40000
-
 void lh_rpc_channel_options_init(struct lh_rpc_channel_options *options)
 {
     *options = (struct lh_rpc_channel_options){
@@ -68,7 +66,7 @@ static void start_channel(struct lh_rpc_channel *channel, struct lh_loop *loop)
         abort();
     }
     nghttp2_option_set_no_closed_streams(channel->session_options, 1);
-    nghttp2_option_set_max_outbound_ack(channel->session_options, MAX_ANSWERS_WAITING);
+    nghttp2_option_set_max_outbound_ack(channel->session_options, RPC_ANSWERS_MAX);
     lh_rpc_pool_init(&channel->pool);
     lh_rpc_recycle_init(&channel->recycle);
     lh_list_init(&channel->connections);
@@ -126,13 +124,9 @@ void lh_rpc_channel_destroy(struct lh_rpc_channel *channel)
     channel->is_closing = true;
     lh_rpc_channel_stop_connecting(channel);
     snprintf(channel->connect_failure, sizeof(channel->connect_failure), "the channel was closed");
-    while (!lh_list_is_empty(&channel->waiting))
-        lh_rpc_client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link), LH_GRPC_CANCELLED,
-                                  LH_RPC_NOT_SENT, channel->connect_failure);
+    lh_rpc_client_calls_lose(&channel->waiting, LH_GRPC_CANCELLED, channel->connect_failure);
     LH_LIST_EACH(struct client_connection, connection, &channel->connections, in_channel) {
-        while (!lh_list_is_empty(&connection->calls))
-            lh_rpc_client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link),
-                                    LH_GRPC_CANCELLED, channel->connect_failure);
+        lh_rpc_client_calls_lose(&connection->calls, LH_GRPC_CANCELLED, channel->connect_failure);
         lh_rpc_client_connection_on_closed(connection, channel->connect_failure);
     }
     deliver_answers(channel);

@@ -179,9 +179,7 @@ static bool has_token(struct lh_rpc_channel *channel)
 static void fail_attempt(struct lh_rpc_channel *channel)
 {
     /* The calls first: one that is made by the state's callback belongs to the next attempt. */
-    while (!lh_list_is_empty(&channel->waiting))
-        lh_rpc_client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link),
-                                  channel->connect_code, LH_RPC_NOT_SENT, channel->connect_failure);
+    lh_rpc_client_calls_lose(&channel->waiting, channel->connect_code, channel->connect_failure);
     lh_rpc_channel_set_state(channel, LH_RPC_CHANNEL_IDLE, channel->connect_failure);
 }
 

@@ -9,11 +9,7 @@
 #include <string.h>
 
 #include "base/base64.h"
-
-static bool is_name(const char *name, size_t size, const char *wanted)
-{
-    return size == strlen(wanted) && memcmp(name, wanted, size) == 0;
-}
+#include "rpc/headers.h"
 
 static int read_number(const char *text, size_t size, int limit)
 {
@@ -37,18 +33,18 @@ void lh_rpc_client_call_on_header(struct lh_rpc_client_call *call, const char *n
     if (call->header_bytes > call->channel->options.max_header_bytes) {
         lh_rpc_client_call_answer(call, LH_GRPC_RESOURCE_EXHAUSTED, LH_RPC_IN_FLIGHT,
                                   "the headers of the answer are too large");
-    } else if (is_name(name, name_size, ":status")) {
+    } else if (lh_rpc_is_name(name, name_size, ":status")) {
         call->http_status = read_number(value, value_size, 999);
-    } else if (is_name(name, name_size, "grpc-status")) {
+    } else if (lh_rpc_is_name(name, name_size, "grpc-status")) {
         call->grpc_status = read_number(value, value_size, LH_GRPC_UNAUTHENTICATED);
         if (call->grpc_status < 0)
             call->grpc_status = LH_GRPC_UNKNOWN;
-    } else if (is_name(name, name_size, "grpc-message")) {
+    } else if (lh_rpc_is_name(name, name_size, "grpc-message")) {
         call->message.size = 0;
         lh_rpc_pool_take(pool, &call->message);
         lh_grpc_percent_decode(&call->message, value, value_size);
         lh_buffer_append(&call->message, "", 1);
-    } else if (is_name(name, name_size, "grpc-status-details-bin")) {
+    } else if (lh_rpc_is_name(name, name_size, "grpc-status-details-bin")) {
         call->details.size = 0;
         lh_rpc_pool_take(pool, &call->details);
         if (!lh_base64_decode(&call->details, value, value_size))
@@ -68,14 +64,8 @@ static void take_message(struct lh_rpc_client_call *call, const unsigned char *m
         return;
     }
     call->has_reply = true;
-    if (call->inbox.is_handed_over) {
-        call->reply = call->inbox.partial;
-        memset(&call->inbox.partial, 0, sizeof(call->inbox.partial));
-        call->inbox.is_handed_over = false;
-        return;
-    }
-    lh_rpc_pool_take(&call->channel->pool, &call->reply);
-    lh_buffer_append(&call->reply, message, size);
+    if (!lh_rpc_inbox_move(&call->inbox, &call->reply))
+        lh_rpc_pool_append(&call->channel->pool, &call->reply, message, size);
 }
 
 void lh_rpc_client_call_on_data(struct lh_rpc_client_call *call, const unsigned char *data, size_t size)

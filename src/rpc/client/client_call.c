@@ -47,8 +47,7 @@ void lh_rpc_client_call_deliver(struct lh_rpc_client_call *call)
 static void set_message(struct lh_rpc_client_call *call, const char *message)
 {
     call->message.size = 0;
-    lh_rpc_pool_take(&call->channel->pool, &call->message);
-    lh_buffer_append(&call->message, message, strlen(message) + 1);
+    lh_rpc_pool_append(&call->channel->pool, &call->message, message, strlen(message) + 1);
 }
 
 static void leave_connection(struct lh_rpc_client_call *call, bool must_reset)
@@ -61,8 +60,7 @@ static void leave_connection(struct lh_rpc_client_call *call, bool must_reset)
     nghttp2_session_set_stream_user_data(connection->io.session, call->stream_id, NULL);
     if (!must_reset)
         return;
-    nghttp2_submit_rst_stream(connection->io.session, NGHTTP2_FLAG_NONE, call->stream_id, NGHTTP2_CANCEL);
-    lh_rpc_connection_touch(&connection->io);
+    lh_rpc_connection_reset(&connection->io, call->stream_id, NGHTTP2_CANCEL);
 }
 
 static void move_to_answered(struct lh_rpc_client_call *call, enum lh_grpc_code code, enum lh_rpc_delivery delivery)
@@ -98,6 +96,12 @@ void lh_rpc_client_call_accept(struct lh_rpc_client_call *call)
 void lh_rpc_client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message)
 {
     lh_rpc_client_call_answer(call, code, call->is_sent ? LH_RPC_IN_FLIGHT : LH_RPC_NOT_SENT, message);
+}
+
+void lh_rpc_client_calls_lose(struct lh_link *calls, enum lh_grpc_code code, const char *message)
+{
+    while (!lh_list_is_empty(calls))
+        lh_rpc_client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, calls, link), code, message);
 }
 
 static void on_deadline(void *arg)

@@ -36,9 +36,7 @@ void lh_rpc_client_connection_on_closed(void *arg, const char *reason)
     if (connection->io.tls != NULL && lh_tls_session_fault(connection->io.tls) == LH_TLS_FAULT_CERTIFICATE)
         /* In TLS 1.3 the server looks at our certificate after our half of the handshake. */
         refuse_calls(connection, LH_GRPC_UNAUTHENTICATED, reason);
-    while (!lh_list_is_empty(&connection->calls))
-        lh_rpc_client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_UNAVAILABLE,
-                                reason);
+    lh_rpc_client_calls_lose(&connection->calls, LH_GRPC_UNAVAILABLE, reason);
     snprintf(why, sizeof(why), "%s", reason); /* it may be the TLS session's */
     lh_rpc_connection_finish(&connection->io);
     lh_list_remove(&connection->in_channel);
@@ -76,8 +74,7 @@ static void on_keepalive(void *arg)
     }
     if (connection->pinged_at_us == 0 && now_us - connection->io.received_at_us >= keepalive_us) {
         connection->pinged_at_us = now_us;
-        nghttp2_submit_ping(connection->io.session, NGHTTP2_FLAG_NONE, NULL);
-        lh_rpc_connection_touch(&connection->io);
+        lh_rpc_connection_ping(&connection->io, NULL);
     }
     if (connection->pinged_at_us == 0)
         lh_timer_arm_at_us(&connection->keepalive, connection->io.received_at_us + keepalive_us);
@@ -99,8 +96,8 @@ static bool start_session(struct client_connection *connection)
                                     &channel->recycle.mem) != 0)
         return false;
     connection->io.session = session;
-    return nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, sizeof(settings) / sizeof(settings[0])) == 0 &&
-           nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW_BYTES) == 0;
+    return lh_rpc_connection_start(&connection->io, settings, sizeof(settings) / sizeof(settings[0]),
+                                   CONNECTION_WINDOW_BYTES);
 }
 
 void lh_rpc_channel_use_connection(struct lh_rpc_channel *channel, int fd, struct lh_tls_session *tls)
@@ -211,9 +208,7 @@ static int on_error(nghttp2_session *session, int code, const char *message, siz
     }
     snprintf(channel->connect_failure, sizeof(channel->connect_failure),
              "%s answers, but not in HTTP/2, which gRPC needs: it may be the admin port", channel->authority);
-    while (!lh_list_is_empty(&connection->calls))
-        lh_rpc_client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_UNAVAILABLE,
-                                channel->connect_failure);
+    lh_rpc_client_calls_lose(&connection->calls, LH_GRPC_UNAVAILABLE, channel->connect_failure);
     return 0;
 }
 

@@ -120,6 +120,8 @@ void lh_rpc_client_call_answer(struct lh_rpc_client_call *call, enum lh_grpc_cod
 void lh_rpc_client_call_accept(struct lh_rpc_client_call *call);
 /* Answers a call whose connection is of no use any more: IN_FLIGHT once its headers were sent. */
 void lh_rpc_client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message);
+/* The same with each call of a list. */
+void lh_rpc_client_calls_lose(struct lh_link *calls, enum lh_grpc_code code, const char *message);
 void lh_rpc_client_call_deliver(struct lh_rpc_client_call *call); /* calls on_done and frees the call */
 
 void lh_rpc_channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason);

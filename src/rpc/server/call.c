@@ -363,15 +363,12 @@ void lh_rpc_call_refuse(struct lh_rpc_call *call, enum lh_status status, enum lh
 
 void lh_rpc_call_break(struct lh_rpc_call *call, uint32_t error)
 {
-    struct rpc_connection *io = &call->connection->io;
-
     lh_rpc_call_drop_input(call);
     if (call->state == CALL_HEADERS)
         call->outcome = LH_STATUS_COUNT + LH_GRPC_UNKNOWN;
     call->state = CALL_FINISHING;
     lh_list_remove(&call->in_waiting);
-    nghttp2_submit_rst_stream(io->session, NGHTTP2_FLAG_NONE, call->stream_id, error);
-    lh_rpc_connection_touch(io);
+    lh_rpc_connection_reset(&call->connection->io, call->stream_id, error);
     lh_rpc_call_end(call, LH_RPC_END_REFUSED);
 }
 
@@ -392,11 +389,9 @@ void lh_rpc_call_refuse_http(struct lh_rpc_call *call, const char *http_status)
 static void on_deadline(void *arg)
 {
     struct lh_rpc_call *call = arg;
-    struct rpc_connection *io = &call->connection->io;
 
     if (call->state == CALL_FINISHING) {
-        nghttp2_submit_rst_stream(io->session, NGHTTP2_FLAG_NONE, call->stream_id, NGHTTP2_CANCEL);
-        lh_rpc_connection_touch(io);
+        lh_rpc_connection_reset(&call->connection->io, call->stream_id, NGHTTP2_CANCEL);
     } else {
         lh_rpc_outbox_finish(&call->outbox, &call->connection->server->pool);
         lh_rpc_call_drop_input(call);

@@ -11,11 +11,6 @@
 #define UNKNOWN_PATH_MAX_BYTES 128
 #define SPARE_METADATA_BYTES 64 /* not worth copying for */
 
-static bool is_name(const char *name, size_t size, const char *wanted)
-{
-    return size == strlen(wanted) && memcmp(name, wanted, size) == 0;
-}
-
 static bool is_grpc_content(const char *value, size_t size)
 {
     static const char wanted[] = "application/grpc";
@@ -55,8 +50,9 @@ static void read_timeout(struct lh_rpc_call *call, const char *value, size_t siz
 /* Of no use to a handler, and in every call. */
 static bool is_transport_header(const char *name, size_t size)
 {
-    return is_name(name, size, "te") || is_name(name, size, "user-agent") || is_name(name, size, "accept-encoding") ||
-           is_name(name, size, "content-length") || (size > 5 && memcmp(name, "grpc-", 5) == 0);
+    return lh_rpc_is_name(name, size, "te") || lh_rpc_is_name(name, size, "user-agent") ||
+           lh_rpc_is_name(name, size, "accept-encoding") || lh_rpc_is_name(name, size, "content-length") ||
+           (size > 5 && memcmp(name, "grpc-", 5) == 0);
 }
 
 void lh_rpc_call_on_header(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value,
@@ -74,15 +70,15 @@ void lh_rpc_call_on_header(struct lh_rpc_call *call, const char *name, size_t na
     if (!lh_rpc_header_check_field(&call->check, name, name_size, value, value_size) || is_too_large ||
         call->state != CALL_HEADERS)
         return;
-    if (is_name(name, name_size, ":path")) {
+    if (lh_rpc_is_name(name, name_size, ":path")) {
         call->method = find_method(server, value, value_size);
         if (call->method == NULL)
             keep_metadata(call, name, name_size, value, value_size);
-    } else if (is_name(name, name_size, ":method")) {
-        call->is_post = is_name(value, value_size, "POST");
-    } else if (is_name(name, name_size, "content-type")) {
+    } else if (lh_rpc_is_name(name, name_size, ":method")) {
+        call->is_post = lh_rpc_is_name(value, value_size, "POST");
+    } else if (lh_rpc_is_name(name, name_size, "content-type")) {
         call->is_grpc = is_grpc_content(value, value_size);
-    } else if (is_name(name, name_size, "grpc-timeout")) {
+    } else if (lh_rpc_is_name(name, name_size, "grpc-timeout")) {
         read_timeout(call, value, value_size);
     } else if (name[0] != ':' && !is_transport_header(name, name_size)) {
         keep_metadata(call, name, name_size, value, value_size);
@@ -200,12 +196,8 @@ static void hold_message(struct lh_rpc_call *call, const unsigned char *message,
         return;
     }
     call->has_message = true;
-    if (call->inbox.is_handed_over) {
-        call->held = call->inbox.partial;
-        memset(&call->inbox.partial, 0, sizeof(call->inbox.partial));
-        call->inbox.is_handed_over = false;
+    if (lh_rpc_inbox_move(&call->inbox, &call->held))
         return;
-    }
     call->borrowed = message;
     call->borrowed_size = size;
     lh_list_append(&call->connection->borrowing, &call->in_queue);
@@ -214,8 +206,7 @@ static void hold_message(struct lh_rpc_call *call, const unsigned char *message,
 void lh_rpc_call_keep_borrowed(struct lh_rpc_call *call)
 {
     lh_list_remove(&call->in_queue);
-    lh_rpc_pool_take(&call->connection->server->pool, &call->held);
-    lh_buffer_append(&call->held, call->borrowed, call->borrowed_size);
+    lh_rpc_pool_append(&call->connection->server->pool, &call->held, call->borrowed, call->borrowed_size);
     call->borrowed = NULL;
     if (is_too_much(call))
         refuse_overloaded(call);
@@ -295,8 +286,7 @@ void lh_rpc_call_on_data(struct lh_rpc_call *call, const unsigned char *data, si
     if (looked_at > 0)
         nghttp2_session_consume_stream(session, call->stream_id, looked_at);
     if (looked_at < size) {
-        lh_rpc_pool_take(&call->connection->server->pool, &call->held);
-        lh_buffer_append(&call->held, data + looked_at, size - looked_at);
+        lh_rpc_pool_append(&call->connection->server->pool, &call->held, data + looked_at, size - looked_at);
         if (is_too_much(call))
             refuse_overloaded(call);
     }
@@ -394,10 +384,8 @@ void lh_rpc_call_on_resume(struct lh_rpc_call *call)
     looked_at = take_input(call, held.data, held.size);
     if (looked_at > 0)
         nghttp2_session_consume_stream(io->session, call->stream_id, looked_at);
-    if (looked_at < held.size) {
-        lh_rpc_pool_take(pool, &call->held);
-        lh_buffer_append(&call->held, held.data + looked_at, held.size - looked_at);
-    }
+    if (looked_at < held.size)
+        lh_rpc_pool_append(pool, &call->held, held.data + looked_at, held.size - looked_at);
     if (call->borrowed != NULL)
         lh_rpc_call_keep_borrowed(call);
     lh_rpc_pool_give(pool, &held);

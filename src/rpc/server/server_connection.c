@@ -14,9 +14,6 @@
 #define STREAM_WINDOW_BYTES (256 * 1024)
 #define CONNECTION_WINDOW_BYTES (1024 * 1024)
 
-/* More than the shortest frames of one loop turn (see READS_PER_TURN in connection.c). */
-#define MAX_ANSWERS_WAITING 40000
-
 /* How long the peer may take to close after we did. */
 #define ENDING_LIMIT_US (2 * LH_US_PER_S)
 
@@ -161,8 +158,7 @@ nghttp2_option *lh_rpc_server_session_options_create(void)
     nghttp2_option_set_stream_reset_rate_limit(option, UINT64_MAX, UINT64_MAX);
     nghttp2_option_set_max_continuations(option, SIZE_MAX);
     nghttp2_option_set_no_http_messaging(option, 1); /* see rpc/headers.h */
-    /* PINGs that came in one read: we read no more until their answers are on the way, and that is the bound. */
-    nghttp2_option_set_max_outbound_ack(option, MAX_ANSWERS_WAITING);
+    nghttp2_option_set_max_outbound_ack(option, RPC_ANSWERS_MAX);
     return option;
 }
 
@@ -308,8 +304,8 @@ static bool start_session(struct server_connection *connection)
                                     &connection->memory.mem) != 0)
         return false;
     connection->io.session = session;
-    return nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, sizeof(settings) / sizeof(settings[0])) == 0 &&
-           nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW_BYTES) == 0;
+    return lh_rpc_connection_start(&connection->io, settings, sizeof(settings) / sizeof(settings[0]),
+                                   CONNECTION_WINDOW_BYTES);
 }
 
 static void count_connection(struct server_connection *connection)

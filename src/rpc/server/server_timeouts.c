@@ -31,8 +31,7 @@ int64_t lh_rpc_server_connection_check_silence(struct server_connection *connect
         return received_at_us + options->keepalive_us;
     if (connection->pinged_at_us == 0) {
         connection->pinged_at_us = now_us;
-        nghttp2_submit_ping(connection->io.session, NGHTTP2_FLAG_NONE, NULL);
-        lh_rpc_connection_touch(&connection->io);
+        lh_rpc_connection_ping(&connection->io, NULL);
     } else if (now_us - connection->pinged_at_us >= options->keepalive_timeout_us) {
         if (connection->call_count > 0 || connection->is_going) {
             lh_rpc_server_connection_part(connection, LH_RPC_AWAY_SILENT, "the peer does not answer any more");
@@ -101,12 +100,9 @@ static void end_unfinished(struct lh_rpc_call *call)
 
 static void end_unread(struct lh_rpc_call *call)
 {
-    struct rpc_connection *io = &call->connection->io;
-
     call->connection->server->stats.refusals[LH_RPC_BOUND_STALL_TIME]++;
     lh_list_remove(&call->in_waiting);
-    nghttp2_submit_rst_stream(io->session, NGHTTP2_FLAG_NONE, call->stream_id, NGHTTP2_CANCEL);
-    lh_rpc_connection_touch(io);
+    lh_rpc_connection_reset(&call->connection->io, call->stream_id, NGHTTP2_CANCEL);
 }
 
 /* The oldest are first. Returns when the next one is due. */
@@ -141,8 +137,7 @@ bool lh_rpc_call_is_peer_lost(const struct lh_rpc_call *call)
 static void ask(struct server_connection *connection)
 {
     connection->asked_at_us = lh_clock_us();
-    nghttp2_submit_ping(connection->io.session, NGHTTP2_FLAG_NONE, (const uint8_t *)&connection->asked_at_us);
-    lh_rpc_connection_touch(&connection->io);
+    lh_rpc_connection_ping(&connection->io, (const uint8_t *)&connection->asked_at_us);
 }
 
 void lh_rpc_call_ask_peer(struct lh_rpc_call *call)
