@@ -76,7 +76,7 @@ def test_rules_as_json(command):
     (["grant", "token:ci", "jobs"], "missing argument; usage: leasehold access grant PRINCIPAL NAMESPACE RIGHT..."),
     (["revoke", "token:ci"], "missing argument; usage: leasehold access revoke PRINCIPAL NAMESPACE [RIGHT...]"),
     (["list", "jobs"], "unexpected argument: jobs"),
-    (["grant", "token:ci", "a..b", "read"], "a..b"),
+    (["grant", "token:ci", "a..b", "read"], "segment 2 of namespace must be 1 to 63 bytes, has 0"),
     (["grant", "to*en", "jobs", "read"], "principal"),
     (["show"], "unknown subcommand: access show; use list, grant or revoke"),
 ])
