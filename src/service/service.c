@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/acquire.h"
-#include "service/hold_state.h"
-#include "service/placed_store.h"
-#include "service/reflection.h"
-#include "service/rights.h"
-#include "service/view.h"
+#include "service/edge_internal.h"
+#include "service/methods/acquire_call.h"
+#include "service/methods/view.h"
+#include "service/places_internal.h"
+#include "service/service_internal.h"
+#include "service/streams_internal.h"
 
 #define HEALTH_WATCHERS_MAX 1000
 

@@ -31,7 +31,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "service/usage.h"
+#include "service/edge/usage.h"
 
 struct lh_coordinator;
 struct lh_loop;

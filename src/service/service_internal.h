@@ -7,17 +7,13 @@
 #include "lease/coordinator.h"
 #include "loop/backlog.h"
 #include "rpc/server.h"
-#include "service/denials.h"
-#include "service/failure.h"
-#include "service/permit.h"
-#include "service/places.h"
-#include "service/route.h"
-#include "service/samples.h"
+#include "service/edge/failure.h"
+#include "service/edge/usage.h"
+#include "service/edge/wire.h"
+#include "service/edge_internal.h"
+#include "service/methods/samples.h"
+#include "service/places_internal.h"
 #include "service/service.h"
-#include "service/tracing.h"
-#include "service/unknown_tokens.h"
-#include "service/usage.h"
-#include "service/wire.h"
 
 /* The longest time between two messages of ours on a stream: proxies end those that are quiet for 50 or 60 s. */
 #define LH_QUIET_US (15 * LH_US_PER_S)
@@ -75,5 +71,10 @@ struct lh_service {
     struct lh_reflection *reflection;
     struct lh_samples samples;
 };
+
+/* The descriptors of all services, which clients may list. */
+struct lh_reflection;
+struct lh_reflection *lh_reflection_create(void);
+void lh_reflection_destroy(struct lh_reflection *reflection);
 
 #endif

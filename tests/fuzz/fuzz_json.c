@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "fuzz.h"
-#include "service/json.h"
+#include "service/words_internal.h"
 
 static void check_same(const char *json, struct lh_arena *arena)
 {

@@ -12,8 +12,8 @@
 #include "google/rpc/status.pb-c.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"
-#include "service/call.h"
-#include "service/message.h"
+#include "service/edge/call.h"
+#include "service/words_internal.h"
 #include "json/print.h"
 
 static const ProtobufCMessageDescriptor *const requests[] = {

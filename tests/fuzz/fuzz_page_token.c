@@ -3,7 +3,7 @@
 
 #include "fuzz.h"
 #include "rpc/grpc.h"
-#include "service/page_token.h"
+#include "service/words_internal.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {

@@ -3,8 +3,8 @@
 
 #include "cli/policy_fields.h"
 #include "fuzz.h"
-#include "service/call.h"
-#include "service/policies.h"
+#include "service/edge/call.h"
+#include "service/methods/policies.h"
 #include "json/policy_setting.h"
 #include "json/row_message.h"
 

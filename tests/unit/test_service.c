@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/message.h"
+#include "service/words_internal.h"
 
 struct lh_arena test_arena;
 

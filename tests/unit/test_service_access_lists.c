@@ -4,9 +4,9 @@
 
 #include "access/bearer.h"
 #include "base/clock.h"
-#include "service/acquire.h"
-#include "service/message.h"
+#include "service/methods/acquire_call.h"
 #include "service/service.h"
+#include "service/words_internal.h"
 #include "test_service_access.h"
 #include "virtual_clock.h"
 

@@ -8,9 +8,8 @@
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"
 #include "rpc/grpc.h"
-#include "service/contention_text.h"
-#include "service/failure.h"
-#include "service/page_token.h"
+#include "service/edge/failure.h"
+#include "service/words_internal.h"
 #include "test_service.h"
 
 static Google__Rpc__Status *decode(const struct lh_buffer *details)

@@ -6,8 +6,8 @@
 
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"
+#include "service/edge/wire.h"
 #include "service/service.h"
-#include "service/wire.h"
 
 /* --- RPC calls --- */
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "service/hold_internal.h"
+#include "service/streams_internal.h"
 #include "test_service_methods.h"
 
 static struct lh_rpc_call *call;

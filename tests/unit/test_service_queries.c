@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/page_token.h"
+#include "service/words_internal.h"
 #include "test_service_methods.h"
 
 static struct lh_rpc_call *start_get(void)

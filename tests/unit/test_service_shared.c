@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/wire.h"
+#include "service/edge/wire.h"
 #include "test_service_methods.h"
 #include "virtual_clock.h"
 

@@ -2,7 +2,7 @@
 #ifndef LH_TEST_SERVICE_VALIDATE_H
 #define LH_TEST_SERVICE_VALIDATE_H
 
-#include "service/validate.h"
+#include "service/edge/validate.h"
 #include "test_service.h"
 
 extern struct lh_violations violations; /* of the last validator */

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"
-#include "service/wire.h"
+#include "service/edge/wire.h"
 #include "test_service.h"
 
 struct findings {

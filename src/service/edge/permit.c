@@ -1,0 +1,232 @@
+/*
+ * A caller without a token is its connection's principal, which the connection keeps. A token is looked up for each
+ * call, so a revoked token is refused with the next call.
+ */
+#include "service/edge_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "access/bearer.h"
+#include "base/text.h"
+#include "service/edge/call.h"
+
+#define AUTHORIZATION "authorization"
+
+/* --- who --- */
+
+static void refuse_token(struct lh_rpc_call *call, const char *words)
+{
+    struct lh_service *service = lh_call_service(call);
+    struct lh_failure failure = {.status = LH_UNAUTHENTICATED, .message = words};
+    struct lh_denial denial = {.principal = lh_rpc_call_principal(call),
+                               .peer = lh_rpc_call_peer(call),
+                               .method = lh_rpc_call_method(call)->path,
+                               .ns = "",
+                               .what = words};
+
+    service->access_stats.unauthenticated++;
+    lh_denials_note(&service->denials, &denial);
+    lh_failure_send(call, &failure);
+}
+
+/* NULL: none that is for us. */
+static const char *credentials(const struct lh_rpc_call *call)
+{
+    const char *header = lh_rpc_call_metadata(call, AUTHORIZATION);
+
+    return header == NULL || lh_bearer_is_foreign(header) ? NULL : header;
+}
+
+static bool knows_tokens(const struct lh_service *service)
+{
+    return lh_access_is_loaded(service->access) &&
+           (lh_places_count(service->places) == 1 || lh_places_home(service->places)->has_rules);
+}
+
+static bool enter_by_token(struct lh_rpc_call *call, const char *header, struct lh_access_caller *caller)
+{
+    struct lh_access *access = lh_call_service(call)->access;
+    uint8_t hash[LH_ACCESS_HASH_BYTES];
+
+    if (!lh_rpc_call_is_private(call)) {
+        refuse_token(call, "a token is taken over TLS, a unix socket or loopback alone");
+    } else if (!knows_tokens(lh_call_service(call))) {
+        lh_call_fail(call, LH_DATABASE_UNAVAILABLE, NULL, NULL, NULL);
+    } else if (!lh_bearer_hash(header, hash)) {
+        refuse_token(call, "authorization must be Bearer and a token of leasehold");
+    } else if (!lh_access_enter_by_token(access, hash, caller)) {
+        refuse_token(call, "the token is unknown, expired or revoked");
+    } else {
+        lh_rpc_call_set_principal(call, lh_access_name(caller));
+        return true;
+    }
+    return false;
+}
+
+bool lh_permit_has_unknown_token(struct lh_rpc_call *call)
+{
+    const struct lh_service *service = lh_call_service(call);
+    const char *header = credentials(call);
+    uint8_t hash[LH_ACCESS_HASH_BYTES];
+
+    return header != NULL && lh_rpc_call_is_private(call) && knows_tokens(service) && lh_bearer_hash(header, hash) &&
+           !lh_access_knows_token(service->access, hash);
+}
+
+/* False: answered. True with no token: the connection's. */
+static bool identify(struct lh_rpc_call *call, struct lh_access_caller *by_token,
+                     const struct lh_access_caller **caller)
+{
+    const char *header = credentials(call);
+
+    *by_token = (struct lh_access_caller){0};
+    *caller = lh_usage_identity(call);
+    if (!lh_access_is_ready(lh_call_service(call)->access)) {
+        lh_call_fail(call, LH_DATABASE_UNAVAILABLE, NULL, NULL, NULL);
+        return false;
+    }
+    if (header == NULL)
+        return true;
+    *caller = by_token;
+    return enter_by_token(call, header, by_token);
+}
+
+bool lh_permit_enter(struct lh_rpc_call *call, struct lh_access_caller *caller)
+{
+    const struct lh_access_caller *known;
+
+    if (!identify(call, caller, &known))
+        return false;
+    if (known != caller)
+        *caller = lh_access_copy(known);
+    return true;
+}
+
+bool lh_permit_token(struct lh_rpc_call *call)
+{
+    const char *header = credentials(call);
+    struct lh_access_caller caller = {0};
+    bool is_good = header == NULL || !knows_tokens(lh_call_service(call)) || enter_by_token(call, header, &caller);
+
+    lh_access_leave(&caller);
+    return is_good;
+}
+
+bool lh_permit_is_admin(struct lh_rpc_call *call)
+{
+    struct lh_access *access = lh_call_service(call)->access;
+    struct lh_access_caller by_token;
+    const struct lh_access_caller *caller;
+    bool may;
+
+    if (!lh_access_is_on(access))
+        return true;
+    if (!lh_access_is_ready(access) || !identify(call, &by_token, &caller))
+        return false;
+    may = lh_access_may(caller, LH_RIGHT_ADMIN, "");
+    lh_access_leave(&by_token);
+    return may;
+}
+
+/* --- may he --- */
+
+static const char *say(const struct lh_access_caller *caller, enum lh_right right, const char *ns,
+                       char words[LH_PERMIT_WORDS_BYTES])
+{
+    const char *name = lh_access_name(caller);
+    int kept = (int)lh_utf8_cut(name, strlen(name), LH_NAMESPACE_MAX_BYTES);
+
+    if (*ns == '\0')
+        snprintf(words, LH_PERMIT_WORDS_BYTES, "%.*s does not have the right %s for all namespaces", kept, name,
+                 lh_right_name(right));
+    else
+        snprintf(words, LH_PERMIT_WORDS_BYTES, "%.*s does not have the right %s in namespace %s", kept, name,
+                 lh_right_name(right), ns);
+    return words;
+}
+
+static void note(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right, const char *ns)
+{
+    struct lh_service *service = lh_call_service(call);
+    char what[32];
+    struct lh_denial denial = {.principal = lh_access_name(caller),
+                               .peer = lh_rpc_call_peer(call),
+                               .method = lh_rpc_call_method(call)->path,
+                               .ns = ns,
+                               .what = what};
+
+    snprintf(what, sizeof(what), "no right %s", lh_right_name(right));
+    service->access_stats.denials[right == LH_RIGHT_READ ? 0 : right == LH_RIGHT_LEASE ? 1 : 2]++;
+    lh_denials_note(&service->denials, &denial);
+}
+
+bool lh_permit_knows_rules(struct lh_rpc_call *call, const char *ns, bool include_children)
+{
+    const struct lh_places *places = lh_call_service(call)->places;
+
+    for (size_t i = 0; lh_places_count(places) > 1 && i < lh_places_count(places); i++) {
+        const struct lh_place *place = lh_places_at(places, i);
+        bool counts = place == lh_places_home(places) || lh_places_has(places, place, ns, include_children);
+        if (counts && !place->has_rules)
+            return false;
+    }
+    return true;
+}
+
+void lh_permit_refuse(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right,
+                      const char *ns)
+{
+    char words[LH_PERMIT_WORDS_BYTES];
+    struct lh_failure failure = {.status = LH_ACCESS_DENIED,
+                                 .message = say(caller, right, ns, words),
+                                 .ns = ns,
+                                 .principal = lh_access_name(caller),
+                                 .right = lh_right_name(right)};
+
+    if (!lh_permit_knows_rules(call, ns, false)) {
+        lh_call_fail(call, LH_DATABASE_UNAVAILABLE, NULL, ns, NULL);
+        return;
+    }
+    note(call, caller, right, ns);
+    lh_failure_send(call, &failure);
+}
+
+void lh_permit_refuse_item(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right,
+                           const char *ns, char words[LH_PERMIT_WORDS_BYTES])
+{
+    note(call, caller, right, ns);
+    say(caller, right, ns, words);
+}
+
+bool lh_permit(struct lh_rpc_call *call, enum lh_right right, const char *ns)
+{
+    struct lh_access_caller by_token;
+    const struct lh_access_caller *caller;
+    bool may;
+
+    if (!identify(call, &by_token, &caller))
+        return false;
+    may = lh_access_may(caller, right, ns);
+    if (!may)
+        lh_permit_refuse(call, caller, right, ns);
+    lh_access_leave(&by_token);
+    return may;
+}
+
+bool lh_permit_any(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right, const char *ns,
+                   bool include_children)
+{
+    char next[LH_ACCESS_NAME_BYTES];
+
+    if (lh_access_may(caller, right, ns))
+        return true;
+    if (include_children && !lh_permit_knows_rules(call, ns, true)) {
+        lh_call_fail(call, LH_DATABASE_UNAVAILABLE, NULL, ns, NULL);
+        return false;
+    }
+    if (include_children && lh_access_next(caller, right, ns, NULL, next))
+        return true;
+    lh_permit_refuse(call, caller, right, ns);
+    return false;
+}

@@ -1,0 +1,424 @@
+#include "service/edge/validate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "service/words_internal.h"
+
+#define PATH_BYTES LH_VIOLATION_FIELD_BYTES
+
+/* False, with a violation, if a rule of base/bounds.h has said `words`. */
+static bool is_within(struct lh_validator *v, bool is_within_bounds, const char *field, const char *words)
+{
+    return is_within_bounds || lh_violations_add(v->violations, field, "%s", words);
+}
+
+bool lh_validate_text(struct lh_validator *v, enum lh_bounded_text kind, const char *text, const char *field)
+{
+    char words[LH_BOUND_WORDS_BYTES];
+
+    return is_within(v, lh_bound_text(kind, text, strlen(text), words), field, words);
+}
+
+bool lh_validate_namespace(struct lh_validator *v, char *const *segments, size_t count, bool may_be_empty,
+                           const char *field, const char **ns)
+{
+    char *joined, *end, words[LH_BOUND_WORDS_BYTES];
+    size_t size = 0;
+    bool is_valid = true;
+
+    *ns = "";
+    if (count == 0 && may_be_empty)
+        return true;
+    for (size_t i = 0; i < count && i < LH_NAMESPACE_MAX_SEGMENTS; i++) {
+        char path[PATH_BYTES];
+        is_valid &= lh_validate_text(v, LH_TEXT_SEGMENT, segments[i], lh_field_nth(path, field, i));
+        size += strlen(segments[i]) + 1;
+    }
+    if (!is_valid || !is_within(v, lh_bound_namespace(count, size - 1, words), field, words))
+        return false;
+    joined = end = lh_arena_alloc(v->arena, size);
+    for (size_t i = 0; i < count; i++) {
+        end = stpcpy(end, segments[i]);
+        *end++ = '.';
+    }
+    end[-1] = '\0';
+    *ns = joined;
+    return true;
+}
+
+bool lh_validate_place(struct lh_validator *v, const char *ns, bool include_children, const char *field)
+{
+    if (v->places == NULL || *ns == '\0' || lh_places_find(v->places, ns) != NULL)
+        return true;
+    for (size_t i = 0; include_children && i < lh_places_count(v->places); i++)
+        if (lh_places_has(v->places, lh_places_at(v->places, i), ns, true))
+            return true;
+    return lh_violations_add(v->violations, field, "%s %s", ns, lh_places_nowhere);
+}
+
+bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope, const char *field, const char **ns,
+                       const char **key)
+{
+    char path[PATH_BYTES];
+    bool is_valid;
+
+    if (scope == NULL)
+        return lh_violations_add(v->violations, field, "must be given");
+    is_valid = lh_validate_namespace(v, scope->namespace_, scope->n_namespace_, false,
+                                     lh_field_member(path, field, "namespace"), ns) &&
+               lh_validate_place(v, *ns, false, path);
+    *key = scope->key;
+    return lh_validate_text(v, LH_TEXT_KEY, scope->key, lh_field_member(path, field, "key")) && is_valid;
+}
+
+bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Duration *duration, int64_t least_us,
+                          int64_t most_us, const char *field, int64_t *duration_us)
+{
+    const int64_t most_s = INT64_C(315576000000); /* of google.protobuf.Duration, either way */
+    char words[LH_BOUND_WORDS_BYTES];
+
+    if (duration->seconds > most_s || duration->seconds < -most_s || duration->nanos > 999999999 ||
+        duration->nanos < -999999999 || (duration->seconds > 0 && duration->nanos < 0) ||
+        (duration->seconds < 0 && duration->nanos > 0))
+        return lh_violations_add(
+            v->violations, field,
+            "must be a valid google.protobuf.Duration: nanos below a second, of the sign of seconds");
+    *duration_us = duration->seconds * LH_US_PER_S + duration->nanos / 1000;
+    if (duration->nanos < 0 && *duration_us == 0)
+        *duration_us = -1;
+    return is_within(v, lh_bound_duration(*duration_us, least_us, most_us, words), field, words);
+}
+
+static bool check_count(struct lh_validator *v, int32_t number, int32_t if_zero, int32_t most, const char *field,
+                        int32_t *result)
+{
+    char words[LH_BOUND_WORDS_BYTES];
+
+    *result = number == 0 ? if_zero : number;
+    return is_within(v, lh_bound_count(number, if_zero, most, words), field, words);
+}
+
+bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char *field, int32_t *result)
+{
+    return check_count(v, page_size, LH_PAGE_SIZE_DEFAULT, LH_PAGE_SIZE_MAX, field, result);
+}
+
+bool lh_validate_units(struct lh_validator *v, int32_t units, const char *field, int32_t *result)
+{
+    return check_count(v, units, 1, LH_UNITS_MAX, field, result);
+}
+
+/* A field of the request itself, or of one of its items. */
+static const char *name_of(const char *item, const char *field, char path[LH_VIOLATION_FIELD_BYTES])
+{
+    return item == NULL ? field : lh_field_member(path, item, field);
+}
+
+/* What is asked of one scope. `item` is its path, or NULL. */
+static bool validate_mode(struct lh_validator *v, Leasehold__V1__Mode mode, int32_t units,
+                          const Google__Protobuf__Duration *at_least, const char *item, int32_t *units_asked,
+                          int64_t *at_least_us)
+{
+    char path[LH_VIOLATION_FIELD_BYTES], words[LH_BOUND_WORDS_BYTES];
+    bool is_shared = mode == LEASEHOLD__V1__MODE__MODE_SHARED;
+    const char *field = lh_bound_mode(is_shared, "MODE_SHARED", units, at_least != NULL, words);
+
+    *units_asked = is_shared && units == 0 ? 1 : units;
+    *at_least_us = LH_AT_LEAST_POLICY;
+    if (field != NULL)
+        return lh_violations_add(v->violations, name_of(item, field, path), "%s", words);
+    return at_least == NULL ||
+           lh_validate_duration(v, at_least, 0, LH_AT_LEAST_MAX_US, name_of(item, "at_least", path), at_least_us);
+}
+
+static bool check_labels(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request)
+{
+    Leasehold__V1__AcquireRequest__LabelsEntry *const *labels = request->labels;
+    bool is_valid = true;
+
+    if (request->n_labels > LH_LABELS_MAX)
+        return lh_violations_add(v->violations, "labels", "must be at most %d, are %zu", LH_LABELS_MAX,
+                                 request->n_labels);
+    for (size_t i = 0; i < request->n_labels; i++) {
+        char path[PATH_BYTES];
+        snprintf(path, sizeof(path), "labels[%zu].key", i);
+        is_valid &= lh_validate_text(v, LH_TEXT_LABEL_NAME, labels[i]->key, path);
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(labels[i]->key, labels[j]->key) == 0) {
+                is_valid = lh_violations_add(v->violations, path, "must be unique: labels[%zu] has the same name", j);
+                break;
+            }
+        }
+        snprintf(path, sizeof(path), "labels[%zu].value", i);
+        is_valid &= lh_validate_text(v, LH_TEXT_LABEL_VALUE, labels[i]->value, path);
+    }
+    return is_valid;
+}
+
+static bool validate_wait(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
+                          struct lh_acquire *acquire)
+{
+    acquire->wait_us = 0;
+    if (request->wait != NULL &&
+        !lh_validate_duration(v, request->wait, 0, LH_DURATION_MAX_US, "wait", &acquire->wait_us))
+        return false;
+    if (request->wait_forever && acquire->wait_us > 0)
+        return lh_violations_add(v->violations, "wait", "must not be given together with wait_forever");
+    if (request->wait_forever && request->wait_while_alive)
+        return lh_violations_add(v->violations, "wait_while_alive", "must not be given together with wait_forever");
+    if (request->wait_forever)
+        acquire->wait = LH_WAIT_UNTIL_GRANTED;
+    else if (request->wait_while_alive)
+        acquire->wait = LH_WAIT_WHILE_ALIVE;
+    else
+        acquire->wait = acquire->wait_us > 0 ? LH_WAIT_TIME : LH_WAIT_NONE;
+    return true;
+}
+
+static bool validate_lease_key(struct lh_validator *v, const char *text, const char *field, struct lh_uuid *lease_key)
+{
+    char words[LH_BOUND_WORDS_BYTES];
+
+    return is_within(v, lh_bound_lease_key(text, lease_key, words), field, words);
+}
+
+/* What is asked of all scopes alike. */
+static bool validate_duration_and_wait(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
+                                       struct lh_acquire *acquire)
+{
+    bool is_valid = true;
+
+    if (request->duration == NULL) {
+        is_valid = lh_violations_add(v->violations, "duration", "must be given");
+    } else {
+        is_valid =
+            lh_validate_duration(v, request->duration, 1, LH_DURATION_MAX_US, "duration", &acquire->terms.duration_us);
+    }
+    return validate_wait(v, request, acquire) && is_valid;
+}
+
+static bool validate_holder(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
+                            struct lh_acquire *acquire)
+{
+    bool is_valid = lh_validate_text(v, LH_TEXT_OWNER, request->owner, "owner");
+
+    acquire->terms.owner = request->owner;
+    if (request->lease_key[0] == '\0')
+        acquire->lease_key = lh_uuid_random();
+    else
+        is_valid &= validate_lease_key(v, request->lease_key, "lease_key", &acquire->lease_key);
+    is_valid &= check_labels(v, request);
+    if (is_valid)
+        acquire->terms.labels = lh_json_from_labels(request->labels, request->n_labels, v->arena);
+    return is_valid;
+}
+
+bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
+                         struct lh_acquire *acquire)
+{
+    bool is_valid = lh_validate_scope(v, request->scope, "scope", &acquire->ns, &acquire->key);
+
+    is_valid &= validate_duration_and_wait(v, request, acquire);
+    is_valid &= validate_mode(v, request->mode, request->units, request->at_least, NULL, &acquire->units,
+                              &acquire->at_least_us);
+    return validate_holder(v, request, acquire) && is_valid;
+}
+
+static bool check_unique(struct lh_validator *v, const struct lh_acquire_scope *scopes, size_t n, const char *path)
+{
+    char field[LH_VIOLATION_FIELD_BYTES];
+
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(scopes[i].key, scopes[n].key) == 0 && strcmp(scopes[i].ns, scopes[n].ns) == 0)
+            return lh_violations_add(v->violations, lh_field_member(field, path, "scope"),
+                                     "must be unique: items[%zu] has the same", i);
+    }
+    return true;
+}
+
+/* They are acquired in one transaction. */
+static bool check_together(struct lh_validator *v, const struct lh_acquire_scope *scopes, size_t n, const char *path)
+{
+    char field[LH_VIOLATION_FIELD_BYTES];
+    const struct lh_place *first, *place;
+
+    if (v->places == NULL)
+        return true;
+    first = lh_places_find(v->places, scopes[0].ns);
+    place = lh_places_find(v->places, scopes[n].ns);
+    if (place == first)
+        return true;
+    return lh_violations_add(v->violations, lh_field_member(field, path, "scope"),
+                             "must be in one database with the others: %s lives in %s, %s in %s", scopes[0].ns,
+                             first->name, scopes[n].ns, place->name);
+}
+
+static bool validate_items(struct lh_validator *v, Leasehold__V1__AcquireItem *const *items, size_t n,
+                           struct lh_acquire *acquire)
+{
+    struct lh_acquire_scope *scopes;
+    bool is_valid = true;
+
+    if (n < 1 || n > LH_ALL_ITEMS_MAX)
+        return lh_violations_add(v->violations, "items", "must be 1 to %d, are %zu", LH_ALL_ITEMS_MAX, n);
+    scopes = lh_arena_alloc(v->arena, n * sizeof(scopes[0]));
+    for (size_t i = 0; i < n; i++) {
+        char path[LH_VIOLATION_FIELD_BYTES], field[LH_VIOLATION_FIELD_BYTES];
+        lh_field_nth(path, "items", i);
+        is_valid &=
+            lh_validate_scope(v, items[i]->scope, lh_field_member(field, path, "scope"), &scopes[i].ns, &scopes[i].key);
+        is_valid &= validate_mode(v, items[i]->mode, items[i]->units, items[i]->at_least, path, &scopes[i].units,
+                                  &scopes[i].at_least_us);
+        is_valid = is_valid && check_unique(v, scopes, i, path) && check_together(v, scopes, i, path);
+    }
+    acquire->ns = scopes[0].ns;
+    acquire->key = scopes[0].key;
+    acquire->units = scopes[0].units;
+    acquire->at_least_us = scopes[0].at_least_us;
+    acquire->also = scopes + 1;
+    acquire->also_count = n - 1;
+    return is_valid;
+}
+
+bool lh_validate_acquire_all(struct lh_validator *v, const Leasehold__V1__AcquireAllRequest *request,
+                             struct lh_acquire *acquire)
+{
+    /* Its labels have a type of their own, which is the same. */
+    _Static_assert(sizeof(Leasehold__V1__AcquireAllRequest__LabelsEntry) ==
+                       sizeof(Leasehold__V1__AcquireRequest__LabelsEntry),
+                   "labels");
+    Leasehold__V1__AcquireRequest alike = LEASEHOLD__V1__ACQUIRE_REQUEST__INIT;
+    bool is_valid = validate_items(v, request->items, request->n_items, acquire);
+
+    alike.duration = request->duration;
+    alike.wait = request->wait;
+    alike.wait_forever = request->wait_forever;
+    alike.owner = request->owner;
+    alike.lease_key = request->lease_key;
+    alike.labels = (Leasehold__V1__AcquireRequest__LabelsEntry **)(void *)request->labels;
+    alike.n_labels = request->n_labels;
+    is_valid &= validate_duration_and_wait(v, &alike, acquire);
+    return validate_holder(v, &alike, acquire) && is_valid;
+}
+
+bool lh_validate_lease_ref(struct lh_validator *v, const Leasehold__V1__LeaseRef *ref, const char *field,
+                           const char **ns, const char **key, struct lh_uuid *lease_key)
+{
+    char path[PATH_BYTES];
+    bool is_valid;
+
+    if (ref == NULL)
+        return lh_violations_add(v->violations, field, "must be given");
+    is_valid = lh_validate_scope(v, ref->scope, lh_field_member(path, field, "scope"), ns, key);
+    return validate_lease_key(v, ref->lease_key, lh_field_member(path, field, "lease_key"), lease_key) && is_valid;
+}
+
+bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__ReleaseItem *request, const char *field,
+                              struct lh_holder_item *item)
+{
+    char path[PATH_BYTES];
+    const char *problem;
+    bool is_valid = lh_validate_lease_ref(v, request->lease, lh_field_member(path, field, "lease"), &item->ns,
+                                          &item->key, &item->lease_key);
+
+    item->is_failure = request->result_case == LEASEHOLD__V1__RELEASE_ITEM__RESULT_FAILURE;
+    item->value = NULL;
+    if (item->is_failure) {
+        item->value = request->failure;
+        return lh_validate_text(v, LH_TEXT_RESULT, request->failure, lh_field_member(path, field, "failure")) &&
+               is_valid;
+    }
+    if (request->result_case == LEASEHOLD__V1__RELEASE_ITEM__RESULT__NOT_SET || request->success[0] == '\0')
+        return is_valid;
+    item->value = request->success;
+    if (!lh_validate_text(v, LH_TEXT_RESULT, request->success, lh_field_member(path, field, "success")))
+        return false;
+    problem = lh_json_problem(request->success, v->arena);
+    if (problem != NULL)
+        return lh_violations_add(v->violations, path, "must be JSON that PostgreSQL takes: %s", problem);
+    return is_valid;
+}
+
+/* A state's name in the database; NULL: any. */
+static bool check_state(struct lh_validator *v, Leasehold__V1__LeaseState state, const char **name)
+{
+    static const char *const names[] = {NULL, "overdue", "silent", "held_too_long", "expired"};
+
+    if ((size_t)state >= sizeof(names) / sizeof(names[0]))
+        return lh_violations_add(v->violations, "state", "must be one of LeaseState, not %d", (int)state);
+    *name = names[state];
+    return true;
+}
+
+bool lh_validate_list(struct lh_validator *v, const Leasehold__V1__ListLeasesRequest *request,
+                      struct lh_list_request *list)
+{
+    bool is_valid =
+        lh_validate_namespace(v, request->namespace_, request->n_namespace_, true, "namespace", &list->ns) &&
+        lh_validate_place(v, list->ns, request->include_children, "namespace");
+
+    list->include_children = request->include_children;
+    list->owner = request->owner;
+    list->search = request->search;
+    is_valid &= lh_validate_text(v, LH_TEXT_OWNER, request->search, "search");
+    is_valid &= check_state(v, request->state, &list->state);
+    if (request->longer_than != NULL)
+        is_valid &=
+            lh_validate_duration(v, request->longer_than, 0, LH_DURATION_MAX_US, "longer_than", &list->longer_than_us);
+    is_valid &= lh_validate_page_size(v, request->page_size, "page_size", &list->page_size);
+    return lh_validate_text(v, LH_TEXT_OWNER, request->owner, "owner") && is_valid;
+}
+
+bool lh_validate_watch(struct lh_validator *v, const Leasehold__V1__WatchLeasesRequest *request, const char **ns)
+{
+    bool has_key = request->key[0] != '\0';
+    bool is_valid = lh_validate_namespace(v, request->namespace_, request->n_namespace_, !has_key, "namespace", ns);
+
+    if (has_key && request->include_children)
+        return lh_violations_add(v->violations, "include_children", "must not be given together with key");
+    is_valid = is_valid && lh_validate_place(v, *ns, request->include_children, "namespace");
+    return (!has_key || lh_validate_text(v, LH_TEXT_KEY, request->key, "key")) && is_valid;
+}
+
+bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *request,
+                      struct lh_reap_arguments *arguments)
+{
+    bool is_valid = check_count(v, request->max, LH_REAP_DEFAULT, LH_REAP_MAX, "max", &arguments->max);
+
+    arguments->include_children = request->include_children;
+    arguments->key = request->key[0] != '\0' ? request->key : NULL;
+    if (request->n_namespaces > LH_REAP_NAMESPACES_MAX)
+        return lh_violations_add(v->violations, "namespaces", "must be at most %d, are %zu", LH_REAP_NAMESPACES_MAX,
+                                 request->n_namespaces);
+    arguments->namespace_count = request->n_namespaces;
+    arguments->is_by_name = request->n_namespaces > 0;
+    arguments->namespaces = lh_arena_alloc(v->arena, (request->n_namespaces + 1) * sizeof(char *));
+    for (size_t i = 0; i < request->n_namespaces; i++) {
+        const Leasehold__V1__Namespace *ns = request->namespaces[i];
+        char path[PATH_BYTES];
+        snprintf(path, sizeof(path), "namespaces[%zu].segments", i);
+        is_valid &= lh_validate_namespace(v, ns->segments, ns->n_segments, false, path, &arguments->namespaces[i]) &&
+                    lh_validate_place(v, arguments->namespaces[i], request->include_children, path);
+    }
+    if (arguments->key != NULL && (request->n_namespaces != 1 || request->include_children))
+        return lh_violations_add(v->violations, "key", "must be given with one namespace, without include_children");
+    return (arguments->key == NULL || lh_validate_text(v, LH_TEXT_KEY, request->key, "key")) && is_valid;
+}
+
+bool lh_validate_force(struct lh_validator *v, const Leasehold__V1__ForceReleaseRequest *request)
+{
+    bool is_valid = lh_validate_text(v, LH_TEXT_REASON, request->reason, "reason");
+
+    if (is_valid && strspn(request->reason, " \t\r\n") == strlen(request->reason))
+        is_valid = lh_violations_add(v->violations, "reason", "must give a reason, for readers of the history");
+    if (request->token < 0) {
+        is_valid = lh_violations_add(v->violations, "token", "must be 0 (any holder) or a token, is %lld",
+                                     (long long)request->token);
+    }
+    if (request->token > 0 && request->all)
+        is_valid = lh_violations_add(v->violations, "all", "must not be given together with token");
+    return is_valid;
+}

@@ -1,0 +1,268 @@
+/* AdminService: GrantAccess, RevokeAccess, ListAccess, CreateToken, RevokeToken, ListTokens. */
+#include <string.h>
+
+#include "base/text.h"
+#include "service/edge/call.h"
+#include "service/words_internal.h"
+
+#define TOKEN_NAME_MAX_BYTES 63
+
+/* --- requests --- */
+
+static bool check_principal(struct lh_validator *v, const char *principal)
+{
+    const char *wildcard = strchr(principal, '*');
+
+    if (!lh_validate_text(v, LH_TEXT_PRINCIPAL, principal, "principal"))
+        return false;
+    if (wildcard == NULL || wildcard[1] == '\0')
+        return true;
+    return lh_violations_add(v->violations, "principal", "must have * at its end only, is \"%.*s\"",
+                             (int)lh_utf8_cut(principal, strlen(principal), 63), principal);
+}
+
+static bool read_rights(struct lh_validator *v, const Leasehold__V1__Right *rights, size_t count, unsigned *result)
+{
+    char path[LH_VIOLATION_FIELD_BYTES];
+    bool is_valid = true;
+
+    *result = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (rights[i] >= LEASEHOLD__V1__RIGHT__RIGHT_READ && rights[i] <= LEASEHOLD__V1__RIGHT__RIGHT_ADMIN) {
+            *result |= 1u << ((unsigned)rights[i] - 1);
+        } else {
+            is_valid =
+                lh_violations_add(v->violations, lh_field_nth(path, "rights", i),
+                                  "must be RIGHT_READ, RIGHT_LEASE, RIGHT_GUARD or RIGHT_ADMIN, is %d", (int)rights[i]);
+        }
+    }
+    return is_valid;
+}
+
+static bool read_rule(struct lh_validator *v, const char *principal, const Leasehold__V1__Namespace *ns,
+                      const Leasehold__V1__Right *rights, size_t count, struct lh_access_change *change)
+{
+    bool is_valid = check_principal(v, principal);
+
+    change->rule.principal = principal;
+    is_valid &= lh_validate_namespace(v, ns != NULL ? ns->segments : NULL, ns != NULL ? ns->n_segments : 0, true,
+                                      "namespace.segments", &change->rule.ns) &&
+                lh_validate_place(v, change->rule.ns, false, "namespace.segments");
+    is_valid &= read_rights(v, rights, count, &change->rule.rights);
+    return is_valid;
+}
+
+static bool rule_from_grant(struct lh_validator *v, const Leasehold__V1__GrantAccessRequest *request,
+                            struct lh_access_change *change)
+{
+    bool is_valid = read_rule(v, request->principal, request->namespace_, request->rights, request->n_rights, change);
+
+    change->is_revoke = false;
+    if (request->n_rights == 0)
+        is_valid = lh_violations_add(v->violations, "rights", "must have at least one right");
+    return is_valid;
+}
+
+static bool rule_from_revoke(struct lh_validator *v, const Leasehold__V1__RevokeAccessRequest *request,
+                             struct lh_access_change *change)
+{
+    change->is_revoke = true;
+    return read_rule(v, request->principal, request->namespace_, request->rights, request->n_rights, change);
+}
+
+static bool check_token_name(struct lh_validator *v, const char *name, const char *field)
+{
+    size_t size = strlen(name);
+
+    if (size >= 1 && size <= TOKEN_NAME_MAX_BYTES && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == size)
+        return true;
+    return lh_violations_add(v->violations, field, "must be 1 to %d of a-z, 0-9, '.', '_' and '-', is \"%.*s\"",
+                             TOKEN_NAME_MAX_BYTES, (int)lh_utf8_cut(name, size, TOKEN_NAME_MAX_BYTES), name);
+}
+
+/* As make_token() in SQL makes IDs: to revoke one must not revoke tokens of that name too. */
+static bool is_like_id(const char *name)
+{
+    return strlen(name) == 8 && strspn(name, "0123456789abcdef") == 8;
+}
+
+static bool validate_create_token(struct lh_validator *v, const Leasehold__V1__CreateTokenRequest *request,
+                                  int64_t *expires_us)
+{
+    bool is_valid = check_token_name(v, request->name, "name");
+
+    if (is_like_id(request->name))
+        is_valid = lh_violations_add(v->violations, "name",
+                                     "must be other than 8 of 0-9 and a-f, which is what IDs of tokens are, is \"%s\"",
+                                     request->name);
+    *expires_us = 0;
+    if (request->expires != NULL)
+        is_valid &= lh_validate_duration(v, request->expires, 1, LH_DURATION_MAX_US, "expires", expires_us);
+    return is_valid;
+}
+
+/* NULL: the call was answered. */
+static struct lh_store_call *admit(struct lh_asked *asked, bool is_valid)
+{
+    if (lh_asked_check(asked, is_valid) && lh_permit(asked->call, LH_RIGHT_ADMIN, ""))
+        return lh_store_call_create(asked->call, NULL, NULL);
+    return NULL;
+}
+
+/* The answer is the rows, in the message that the table of methods names. */
+static void on_rows(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows)
+{
+    struct lh_store_call *store_call = arg;
+
+    if (lh_store_call_is_answered(store_call, status, error))
+        lh_store_call_reply(store_call, lh_rows_message(lh_rpc_call_method(store_call->call)->arg, rows,
+                                                        &store_call->service->scratch));
+    lh_store_call_destroy(store_call);
+}
+
+/* --- GrantAccess, RevokeAccess --- */
+
+static void change(struct lh_asked *asked, bool is_valid, const struct lh_access_change *change)
+{
+    struct lh_store *store = asked->service->store;
+    struct lh_store_call *store_call = admit(asked, is_valid);
+    struct lh_requester by = lh_call_requester(asked->call);
+
+    if (store_call != NULL)
+        lh_store_call_check(store_call, store->ops->change_access(store, &by, change, on_rows, store_call));
+}
+
+void lh_grant_access_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct lh_asked asked;
+    struct lh_access_change wanted;
+    Leasehold__V1__GrantAccessRequest *request =
+        lh_asked_begin(&asked, call, &leasehold__v1__grant_access_request__descriptor, data, size);
+
+    if (request != NULL)
+        change(&asked, rule_from_grant(&asked.v, request, &wanted), &wanted);
+    lh_asked_end(&asked);
+}
+
+void lh_revoke_access_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct lh_asked asked;
+    struct lh_access_change wanted;
+    Leasehold__V1__RevokeAccessRequest *request =
+        lh_asked_begin(&asked, call, &leasehold__v1__revoke_access_request__descriptor, data, size);
+
+    if (request != NULL)
+        change(&asked, rule_from_revoke(&asked.v, request, &wanted), &wanted);
+    lh_asked_end(&asked);
+}
+
+/* --- CreateToken, RevokeToken --- */
+
+void lh_create_token_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct lh_asked asked;
+    int64_t expires_us;
+    Leasehold__V1__CreateTokenRequest *request =
+        lh_asked_begin(&asked, call, &leasehold__v1__create_token_request__descriptor, data, size);
+
+    if (request != NULL) {
+        struct lh_store *store = asked.service->store;
+        struct lh_store_call *store_call = admit(&asked, validate_create_token(&asked.v, request, &expires_us));
+        struct lh_requester by = lh_call_requester(call);
+        if (store_call != NULL)
+            lh_store_call_check(store_call,
+                                store->ops->create_token(store, &by, request->name, expires_us, on_rows, store_call));
+    }
+    lh_asked_end(&asked);
+}
+
+void lh_revoke_token_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct lh_asked asked;
+    Leasehold__V1__RevokeTokenRequest *request =
+        lh_asked_begin(&asked, call, &leasehold__v1__revoke_token_request__descriptor, data, size);
+
+    if (request != NULL) {
+        struct lh_store *store = asked.service->store;
+        struct lh_store_call *store_call = admit(&asked, check_token_name(&asked.v, request->name_or_id, "name_or_id"));
+        struct lh_requester by = lh_call_requester(call);
+        if (store_call != NULL)
+            lh_store_call_check(store_call,
+                                store->ops->revoke_token(store, &by, request->name_or_id, on_rows, store_call));
+    }
+    lh_asked_end(&asked);
+}
+
+/* --- ListAccess, ListTokens --- */
+
+/* The columns behind which the next page begins. */
+static const struct {
+    enum lh_page_kind kind;
+    const char *columns[2];
+} pages[LH_LIST_COUNT] = {
+    [LH_LIST_RULES] = {LH_PAGE_RULES, {"principal", "namespace"}},
+    [LH_LIST_TOKENS] = {LH_PAGE_TOKENS, {"id", "name"}},
+};
+
+/* Their requests have types of their own, which are the same. */
+_Static_assert(sizeof(Leasehold__V1__ListAccessRequest) == sizeof(Leasehold__V1__ListTokensRequest), "requests");
+
+static void on_list(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows)
+{
+    struct lh_store_call *store_call = arg;
+
+    if (lh_store_call_is_answered(store_call, status, error)) {
+        struct lh_arena *arena = &store_call->service->scratch;
+        const ProtobufCMessageDescriptor *type = lh_rpc_call_method(store_call->call)->arg;
+        ProtobufCMessage *response = lh_rows_message(type, rows, arena);
+        if (rows->has_more) {
+            const char *const *columns = pages[store_call->list].columns;
+            bool is_told = rows->stop[0] != NULL;
+            size_t last = rows->row_count - 1;
+            *(char **)lh_message_field(response, "next_page_token") = lh_page_token_make(
+                pages[store_call->list].kind, 0, is_told ? rows->stop[1] : lh_rows_cell(rows, last, columns[1]),
+                is_told ? rows->stop[0] : lh_rows_cell(rows, last, columns[0]), arena);
+        }
+        lh_store_call_reply(store_call, response);
+    }
+    lh_store_call_destroy(store_call);
+}
+
+static void list(struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type, const void *data, size_t size,
+                 enum lh_list list)
+{
+    struct lh_asked asked;
+    struct lh_list_page page = {.list = list};
+    const Leasehold__V1__ListAccessRequest *request = lh_asked_begin(&asked, call, type, data, size);
+
+    if (request != NULL) {
+        struct lh_store *store = asked.service->store;
+        bool is_valid = lh_validate_page_size(&asked.v, request->page_size, "page_size", &page.page_size);
+        struct lh_store_call *store_call;
+        if (request->page_token[0] != '\0' && !lh_page_token_parse(request->page_token, pages[list].kind, 0,
+                                                                   asked.v.arena, &page.after[1], &page.after[0]))
+            is_valid =
+                lh_violations_add(&asked.violations, "page_token", "must be the next_page_token of the page before");
+        if (list == LH_LIST_TOKENS) { /* by name, then ID */
+            const char *id = page.after[0];
+            page.after[0] = page.after[1];
+            page.after[1] = id;
+        }
+        store_call = admit(&asked, is_valid);
+        if (store_call != NULL) {
+            store_call->list = list;
+            lh_store_call_check(store_call, store->ops->list_rows(store, &page, on_list, store_call));
+        }
+    }
+    lh_asked_end(&asked);
+}
+
+void lh_list_access_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    list(call, &leasehold__v1__list_access_request__descriptor, data, size, LH_LIST_RULES);
+}
+
+void lh_list_tokens_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    list(call, &leasehold__v1__list_tokens_request__descriptor, data, size, LH_LIST_TOKENS);
+}

@@ -1,0 +1,386 @@
+/*
+ * A page of policies or of rules: all databases are asked for one, in turn. Their answers are merged in the order of
+ * the list, as far as every database has answered: to the end of the page that ends first.
+ *
+ * A page of a view has the rows of one database, then those of the next. Its `after` is the number of the database, a
+ * colon, and the `after` of that database.
+ */
+#include "service/places_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A list on its way through the databases. */
+struct gather {
+    const struct lh_places *places;
+    size_t at;
+    enum lh_status (*ask)(struct gather *gather); /* the database `at` */
+    struct lh_arena memory;
+    int32_t page_size;
+    void *arg;
+
+    union {
+        struct lh_list_page page;
+        struct lh_view_request request;
+    };
+    lh_rows_cb *on_done;
+    const char **cells;
+    const char *const *columns;
+    size_t column_count;
+    size_t count;
+    bool has_more;
+    bool is_cut; /* nothing behind this place is complete */
+    const char *cut[2];
+};
+
+static struct gather *create(const struct lh_places *places, int32_t page_size, void *arg)
+{
+    struct gather *gather = lh_alloc_zero(1, sizeof(*gather));
+
+    gather->places = places;
+    gather->page_size = page_size;
+    gather->arg = arg;
+    return gather;
+}
+
+static void destroy(struct gather *gather)
+{
+    lh_arena_finish(&gather->memory);
+    free(gather);
+}
+
+/* Refused, `gather` is destroyed. */
+static enum lh_status begin(struct gather *gather, enum lh_status (*ask)(struct gather *gather))
+{
+    enum lh_status status;
+
+    gather->ask = ask;
+    status = ask(gather);
+    if (status != LH_OK)
+        destroy(gather);
+    return status;
+}
+
+/* True: the database `next` is asked. False: there is none, or `status` says why it is not asked. */
+static bool goes_on(struct gather *gather, size_t next, enum lh_status *status, const struct lh_error **error)
+{
+    if (next >= lh_places_count(gather->places))
+        return false;
+    gather->at = next;
+    *status = gather->ask(gather);
+    *error = NULL;
+    return *status == LH_OK;
+}
+
+static const char *copy(struct gather *gather, const char *text)
+{
+    return text == NULL ? NULL : lh_arena_strdup(&gather->memory, text);
+}
+
+/* Makes room for so many more rows like these. */
+static void grow(struct gather *gather, const struct lh_rows *rows)
+{
+    size_t row_bytes = rows->column_count * sizeof(*gather->cells);
+    const char **cells = lh_arena_alloc(&gather->memory, (gather->count + rows->row_count + 1) * row_bytes);
+    const char **names;
+
+    if (gather->count > 0)
+        memcpy(cells, gather->cells, gather->count * row_bytes);
+    gather->cells = cells;
+    if (gather->columns != NULL)
+        return;
+    names = lh_arena_alloc(&gather->memory, (rows->column_count + 1) * sizeof(*names));
+    for (size_t i = 0; i < rows->column_count; i++)
+        names[i] = copy(gather, rows->columns[i]);
+    gather->columns = names;
+    gather->column_count = rows->column_count;
+}
+
+static void answer(struct gather *gather, const struct lh_rows *rows)
+{
+    gather->on_done(gather->arg, LH_OK, NULL, rows);
+}
+
+static struct lh_rows rows_of(const struct gather *gather)
+{
+    return (struct lh_rows){.columns = gather->columns,
+                            .column_count = gather->column_count,
+                            .cells = gather->cells,
+                            .row_count = gather->count,
+                            .has_more = gather->has_more};
+}
+
+/* Of the home is what concerns all namespaces. */
+static bool is_of(const struct gather *gather, const char *ns)
+{
+    const struct lh_place *place = lh_places_find(gather->places, ns);
+
+    if (place == NULL)
+        place = lh_places_home(gather->places);
+    return place == lh_places_at(gather->places, gather->at);
+}
+
+/* --- lists of policies and of rules --- */
+
+/* The columns that a list is ordered by. */
+static const char *const order_of[LH_LIST_COUNT][2] = {
+    [LH_LIST_POLICIES] = {"namespace", "namespace"},
+    [LH_LIST_RULES] = {"principal", "namespace"},
+};
+
+static void place_of(const struct gather *gather, const struct lh_rows *rows, size_t row, const char *place[2])
+{
+    for (size_t i = 0; i < 2; i++)
+        place[i] = lh_rows_cell(rows, row, order_of[gather->page.list][i]);
+}
+
+static int compare_places(const char *const one[2], const char *const other[2])
+{
+    int order = strcmp(one[0], other[0]);
+
+    return order != 0 ? order : strcmp(one[1], other[1]);
+}
+
+static bool is_before_cut(const struct gather *gather, const char *const place[2])
+{
+    return !gather->is_cut || compare_places(place, gather->cut) <= 0;
+}
+
+/* A row is put behind those that come before it: each answer is in order, so that is few steps. */
+static void insert(struct gather *gather, const struct lh_rows *from, size_t row)
+{
+    size_t columns = gather->column_count, at = gather->count;
+    struct lh_rows rows = rows_of(gather);
+    const char *place[2], *other[2];
+
+    place_of(gather, from, row, place);
+    for (; at > 0; at--) {
+        place_of(gather, &rows, at - 1, other);
+        if (compare_places(other, place) <= 0)
+            break;
+    }
+    memmove(&gather->cells[(at + 1) * columns], &gather->cells[at * columns],
+            (gather->count - at) * columns * sizeof(*gather->cells));
+    for (size_t i = 0; i < columns; i++)
+        gather->cells[at * columns + i] = copy(gather, from->cells[row * columns + i]);
+    gather->count++;
+}
+
+static void take_list(struct gather *gather, const struct lh_rows *rows)
+{
+    const char *last[2];
+
+    grow(gather, rows);
+    for (size_t row = 0; row < rows->row_count; row++)
+        if (is_of(gather, lh_rows_cell(rows, row, "namespace")))
+            insert(gather, rows, row);
+    if (!rows->has_more || rows->row_count == 0)
+        return;
+    place_of(gather, rows, rows->row_count - 1, last);
+    if (!is_before_cut(gather, last))
+        return;
+    for (size_t i = 0; i < 2; i++)
+        gather->cut[i] = copy(gather, last[i]);
+    gather->is_cut = true;
+}
+
+static void finish_list(struct gather *gather)
+{
+    struct lh_rows rows = rows_of(gather);
+    const char *place[2];
+
+    for (rows.row_count = 0; rows.row_count < gather->count; rows.row_count++) {
+        place_of(gather, &rows, rows.row_count, place);
+        if (!is_before_cut(gather, place))
+            break;
+    }
+    rows.has_more = gather->is_cut;
+    if (rows.row_count > (size_t)gather->page_size) {
+        rows.row_count = (size_t)gather->page_size;
+        rows.has_more = true;
+    } else if (gather->is_cut) {
+        memcpy(rows.stop, gather->cut, sizeof(rows.stop));
+    }
+    answer(gather, &rows);
+}
+
+static void on_list(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows)
+{
+    struct gather *gather = arg;
+
+    if (status == LH_OK) {
+        take_list(gather, rows);
+        if (goes_on(gather, gather->at + 1, &status, &error))
+            return;
+    }
+    if (status == LH_OK)
+        finish_list(gather);
+    else
+        gather->on_done(gather->arg, status, error, NULL);
+    destroy(gather);
+}
+
+static enum lh_status ask_list(struct gather *gather)
+{
+    struct lh_store *store = lh_places_at(gather->places, gather->at)->store;
+
+    return store->ops->list_rows(store, &gather->page, on_list, gather);
+}
+
+enum lh_status lh_placed_list(const struct lh_places *places, const struct lh_list_page *page, lh_rows_cb *on_done,
+                              void *arg)
+{
+    struct gather *gather = create(places, page->page_size, arg);
+
+    gather->on_done = on_done;
+    gather->page = *page;
+    for (size_t i = 0; i < 2; i++)
+        gather->page.after[i] = copy(gather, page->after[i]);
+    return begin(gather, ask_list);
+}
+
+/* --- views --- */
+
+static bool is_asked(const struct gather *gather, size_t at)
+{
+    const struct lh_view_request *request = &gather->request;
+    const struct lh_place *place = lh_places_at(gather->places, at);
+
+    if (request->view == LH_VIEW_DAEMONS)
+        return true;
+    if (request->view == LH_VIEW_DATABASE)
+        return place == lh_places_home(gather->places);
+    if (request->view == LH_VIEW_WAITS && request->key[0] != '\0') /* a graph, from `after` on */
+        return lh_places_has(gather->places, place, request->after, false);
+    for (size_t i = 0; i < request->namespace_count; i++)
+        if (lh_places_has(gather->places, place, request->namespaces[i], request->include_children))
+            return true;
+    return false;
+}
+
+/* From `at` on, or the number of databases. */
+static size_t next_asked(const struct gather *gather, size_t at)
+{
+    while (at < lh_places_count(gather->places) && !is_asked(gather, at))
+        at++;
+    return at;
+}
+
+static bool is_after(const struct gather *gather, size_t column)
+{
+    return strcmp(gather->columns[column], "after") == 0;
+}
+
+/* Where the page goes on: its rows say so, and after the last of a database the next one does. */
+static const char *place_after(struct gather *gather, size_t at, const char *after)
+{
+    char number[24];
+    size_t size = (size_t)snprintf(number, sizeof(number), "%zu:", at);
+    char *text = lh_arena_alloc(&gather->memory, size + strlen(after) + 1);
+
+    strcpy(text, number);
+    strcpy(text + size, after);
+    return text;
+}
+
+static void take_view(struct gather *gather, const struct lh_rows *rows)
+{
+    size_t columns = rows->column_count;
+    const char **to;
+
+    grow(gather, rows);
+    to = gather->cells + gather->count * columns;
+    for (size_t i = 0; i < rows->row_count * columns; i++)
+        to[i] = rows->cells[i] != NULL && is_after(gather, i % columns)
+                    ? place_after(gather, gather->at, rows->cells[i])
+                    : copy(gather, rows->cells[i]);
+    gather->count += rows->row_count;
+}
+
+static bool is_stopped(const struct lh_rows *rows)
+{
+    return rows->row_count > 0 && rows->cells[(rows->row_count - 1) * rows->column_count] == NULL;
+}
+
+static void finish_view(struct gather *gather)
+{
+    struct lh_rows rows = rows_of(gather);
+
+    answer(gather, &rows);
+}
+
+/* The rows of this database have come to their end, and the page is full: it goes on with the next one. */
+static void go_on_with(struct gather *gather, size_t next)
+{
+    gather->has_more = true;
+    for (size_t i = 0; i < gather->column_count; i++)
+        if (is_after(gather, i))
+            gather->cells[(gather->count - 1) * gather->column_count + i] = place_after(gather, next, "");
+}
+
+static void on_view(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows)
+{
+    struct gather *gather = arg;
+
+    if (status == LH_OK) {
+        size_t next = next_asked(gather, gather->at + 1);
+        take_view(gather, rows);
+        gather->has_more = rows->has_more;
+        if (next < lh_places_count(gather->places) && !rows->has_more && !is_stopped(rows)) {
+            if (gather->count >= (size_t)gather->page_size) {
+                go_on_with(gather, next);
+            } else {
+                gather->request.after = "";
+                if (goes_on(gather, next, &status, &error))
+                    return;
+            }
+        }
+    }
+    if (status == LH_OK)
+        finish_view(gather);
+    else
+        gather->on_done(gather->arg, status, error, NULL);
+    destroy(gather);
+}
+
+static enum lh_status ask_view(struct gather *gather)
+{
+    struct lh_store *store = lh_places_at(gather->places, gather->at)->store;
+    struct lh_view_request request = gather->request;
+    char id[LH_UUID_TEXT_BYTES];
+
+    request.page_size = gather->page_size - (int32_t)gather->count;
+    if (request.view == LH_VIEW_DAEMONS) { /* this daemon has another name in each */
+        lh_uuid_format(&store->coordinator, id);
+        request.key = id;
+    }
+    return store->ops->view == NULL ? LH_UNIMPLEMENTED : store->ops->view(store, &request, on_view, gather);
+}
+
+enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_view_request *request,
+                              lh_rows_cb *on_done, void *arg)
+{
+    struct gather *gather = create(places, request->page_size, arg);
+    bool is_graph = request->view == LH_VIEW_WAITS && request->key[0] != '\0';
+    const char **namespaces = lh_arena_alloc(&gather->memory, (request->namespace_count + 1) * sizeof(*namespaces));
+
+    gather->on_done = on_done;
+    gather->request = *request;
+    gather->request.key = copy(gather, request->key);
+    gather->request.after = copy(gather, request->after);
+    gather->request.namespaces = namespaces;
+    for (size_t i = 0; i < request->namespace_count; i++)
+        namespaces[i] = copy(gather, request->namespaces[i]);
+    if (!is_graph && request->after[0] != '\0') {
+        char *rest;
+        gather->at = strtoul(gather->request.after, &rest, 10);
+        gather->request.after = *rest == ':' ? rest + 1 : "";
+    }
+    gather->at = next_asked(gather, gather->at);
+    if (gather->at >= lh_places_count(places)) {
+        destroy(gather);
+        return LH_INVALID_ARGUMENT;
+    }
+    return begin(gather, ask_view);
+}

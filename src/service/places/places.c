@@ -1,0 +1,301 @@
+#include "service/places_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A namespace that a place has, in order of names. */
+struct placed {
+    const char *ns;
+    struct lh_place *place;
+};
+
+struct lh_places {
+    struct lh_place *list;
+    size_t count;
+    struct lh_place *home;
+    struct lh_place *standard; /* that has what is not placed, or NULL */
+    struct placed *placed;
+    size_t placed_count;
+    struct lh_arena strings;
+};
+
+const char lh_places_nowhere[] = "lives in no database: add it to namespaces in a section [database NAME] of the "
+                                 "daemon's configuration, or give one of them default = yes";
+
+static int compare(const void *one, const void *other)
+{
+    return strcmp(((const struct placed *)one)->ns, ((const struct placed *)other)->ns);
+}
+
+static void copy(struct lh_places *places, struct lh_place *place, const struct lh_service_place *from)
+{
+    const char **namespaces = lh_arena_alloc(&places->strings, (from->namespace_count + 1) * sizeof(*namespaces));
+
+    *place = (struct lh_place){.name = lh_arena_strdup(&places->strings, from->name),
+                               .coordinator = from->coordinator,
+                               .store = lh_coordinator_store(from->coordinator),
+                               .namespaces = namespaces,
+                               .namespace_count = from->namespace_count,
+                               .is_default = from->is_default};
+    for (size_t i = 0; i < from->namespace_count; i++) {
+        namespaces[i] = lh_arena_strdup(&places->strings, from->namespaces[i]);
+        places->placed[places->placed_count++] = (struct placed){namespaces[i], place};
+    }
+}
+
+struct lh_places *lh_places_create(const struct lh_service_place *list, size_t count)
+{
+    struct lh_places *places = lh_alloc_zero(1, sizeof(*places));
+    size_t placed = 0;
+
+    for (size_t i = 0; i < count; i++)
+        placed += list[i].namespace_count;
+    places->count = count;
+    places->list = lh_alloc_zero(count, sizeof(*places->list));
+    places->placed = lh_alloc_zero(placed + 1, sizeof(*places->placed));
+    for (size_t i = 0; i < count; i++) {
+        copy(places, &places->list[i], &list[i]);
+        if (list[i].is_default)
+            places->standard = &places->list[i];
+    }
+    qsort(places->placed, places->placed_count, sizeof(*places->placed), compare);
+    places->home = places->standard != NULL ? places->standard : places->list;
+    return places;
+}
+
+void lh_places_destroy(struct lh_places *places)
+{
+    for (size_t i = 0; i < places->count; i++)
+        lh_arena_finish(&places->list[i].rule_memory);
+    lh_arena_finish(&places->strings);
+    free(places->placed);
+    free(places->list);
+    free(places);
+}
+
+size_t lh_places_count(const struct lh_places *places)
+{
+    return places->count;
+}
+
+struct lh_place *lh_places_at(const struct lh_places *places, size_t index)
+{
+    return &places->list[index];
+}
+
+struct lh_place *lh_places_home(const struct lh_places *places)
+{
+    return places->home;
+}
+
+/* --- where --- */
+
+static struct lh_place *find_placed(const struct lh_places *places, const char *ns, size_t size)
+{
+    size_t low = 0, high = places->placed_count;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const char *name = places->placed[middle].ns;
+        int order = strncmp(name, ns, size);
+        if (order == 0 && name[size] == '\0')
+            return places->placed[middle].place;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+struct lh_place *lh_places_find(const struct lh_places *places, const char *ns)
+{
+    struct lh_place *place = NULL;
+
+    for (size_t size = strcspn(ns, "."); place == NULL && places->placed_count > 0; size += strcspn(ns + size, ".")) {
+        place = find_placed(places, ns, size);
+        if (ns[size++] == '\0')
+            break;
+    }
+    return place != NULL ? place : places->standard;
+}
+
+static bool is_at_or_below(const char *ns, const char *top)
+{
+    size_t size = strlen(top);
+
+    return size == 0 || (strncmp(ns, top, size) == 0 && (ns[size] == '\0' || ns[size] == '.'));
+}
+
+bool lh_places_has(const struct lh_places *places, const struct lh_place *place, const char *ns, bool include_children)
+{
+    if (lh_places_find(places, ns) == place)
+        return true;
+    for (size_t i = 0; include_children && i < place->namespace_count; i++)
+        if (is_at_or_below(place->namespaces[i], ns))
+            return true;
+    return false;
+}
+
+/* The first name behind `from` at which a placed namespace, or what is below it, begins or ends. */
+static bool next_border(const struct lh_places *places, const char *from, char border[LH_ACCESS_NAME_BYTES])
+{
+    /* \001 is behind the name itself, and before all others; / is behind the dot. */
+    static const char *const borders[] = {"", "\001", ".", "/"};
+    bool is_found = false;
+
+    for (size_t i = 0; i < places->placed_count; i++) {
+        for (size_t j = 0; j < sizeof(borders) / sizeof(borders[0]); j++) {
+            char name[LH_ACCESS_NAME_BYTES];
+            snprintf(name, sizeof(name), "%s%s", places->placed[i].ns, borders[j]);
+            if (strcmp(name, from) > 0 && (!is_found || strcmp(name, border) < 0)) {
+                memcpy(border, name, sizeof(name));
+                is_found = true;
+            }
+        }
+    }
+    return is_found;
+}
+
+bool lh_places_walk(const struct lh_places *places, const char *from, struct lh_place **place,
+                    char end[LH_ACCESS_NAME_BYTES])
+{
+    char at[LH_ACCESS_NAME_BYTES];
+
+    *place = lh_places_find(places, from);
+    snprintf(at, sizeof(at), "%s", from);
+    while (next_border(places, at, end)) {
+        if (lh_places_find(places, end) != *place)
+            return true;
+        memcpy(at, end, sizeof(at));
+    }
+    return false;
+}
+
+/* --- of all --- */
+
+static void add_histogram(struct lh_histogram *sum, const struct lh_histogram *one)
+{
+    for (size_t i = 0; i < sizeof(sum->counts) / sizeof(sum->counts[0]); i++)
+        sum->counts[i] += one->counts[i];
+    sum->sum += one->sum;
+}
+
+void lh_places_stats(const struct lh_places *places, struct lh_coordinator_stats *stats)
+{
+    lh_coordinator_stats(places->home->coordinator, stats);
+    for (size_t i = 0; i < places->count; i++) {
+        struct lh_coordinator_stats one;
+        if (&places->list[i] == places->home)
+            continue;
+        lh_coordinator_stats(places->list[i].coordinator, &one);
+        stats->waiters += one.waiters;
+        stats->grants += one.grants;
+        stats->renewals += one.renewals;
+        stats->heartbeats += one.heartbeats;
+        stats->held += one.held;
+        add_histogram(&stats->batch_us[0], &one.batch_us[0]);
+    }
+}
+
+static void add_words(struct lh_readiness *all, const struct lh_place *place, const struct lh_readiness *one)
+{
+    size_t size = strlen(all->words);
+
+    snprintf(all->words + size, sizeof(all->words) - size, "; database %s is %sready%s%s", place->name,
+             one->is_ready ? "" : "not ", one->words[0] != '\0' ? ": " : "", one->words);
+    size = strlen(all->warning);
+    if (one->warning[0] != '\0')
+        snprintf(all->warning + size, sizeof(all->warning) - size, "%sdatabase %s: %s", size > 0 ? "; " : "",
+                 place->name, one->warning);
+}
+
+void lh_places_readiness(const struct lh_places *places, struct lh_readiness *readiness)
+{
+    size_t ready = 0;
+
+    if (places->count == 1) {
+        lh_coordinator_readiness(places->list->coordinator, readiness);
+        return;
+    }
+    *readiness = (struct lh_readiness){0};
+    for (size_t i = 0; i < places->count; i++) {
+        struct lh_readiness one;
+        lh_coordinator_readiness(places->list[i].coordinator, &one);
+        ready += one.is_ready;
+    }
+    snprintf(readiness->words, sizeof(readiness->words), "%zu of %zu databases", ready, places->count);
+    /* Those first that are not: there may be no room for all. */
+    for (int wanted = 0; wanted < 2; wanted++) {
+        for (size_t i = 0; i < places->count; i++) {
+            struct lh_readiness one;
+            lh_coordinator_readiness(places->list[i].coordinator, &one);
+            if (one.is_ready != (wanted == 1))
+                continue;
+            add_words(readiness, &places->list[i], &one);
+            if (readiness->cause[0] == '\0')
+                memcpy(readiness->cause, one.cause, sizeof(one.cause));
+        }
+    }
+    readiness->is_ready = ready > 0;
+}
+
+/* --- rules --- */
+
+static void keep_rule(struct lh_place *place, const struct lh_access_rule *rule)
+{
+    struct lh_access_rule *kept = &place->rules[place->rule_count++];
+
+    *kept = *rule;
+    kept->principal = lh_arena_strdup(&place->rule_memory, rule->principal);
+    kept->ns = lh_arena_strdup(&place->rule_memory, rule->ns);
+}
+
+static void keep_token(struct lh_place *place, const struct lh_access_token *token)
+{
+    struct lh_access_token *kept = &place->tokens[place->token_count++];
+
+    *kept = *token;
+    kept->id = lh_arena_strdup(&place->rule_memory, token->id);
+    kept->name = lh_arena_strdup(&place->rule_memory, token->name);
+}
+
+void lh_places_keep_rules(const struct lh_places *places, struct lh_place *place, const struct lh_access_answer *answer)
+{
+    bool is_home = place == places->home;
+
+    lh_arena_reset(&place->rule_memory);
+    place->has_rules = true;
+    place->rule_count = place->token_count = 0;
+    place->rules = lh_arena_alloc(&place->rule_memory, (answer->rule_count + 1) * sizeof(*place->rules));
+    place->tokens = lh_arena_alloc(&place->rule_memory, (answer->token_count + 1) * sizeof(*place->tokens));
+    for (size_t i = 0; i < answer->rule_count; i++) {
+        const struct lh_place *of = lh_places_find(places, answer->rules[i].ns);
+        if (of == place || (of == NULL && is_home))
+            keep_rule(place, &answer->rules[i]);
+    }
+    for (size_t i = 0; is_home && i < answer->token_count; i++)
+        keep_token(place, &answer->tokens[i]);
+}
+
+bool lh_places_gather_rules(const struct lh_places *places, struct lh_access_answer *all, struct lh_arena *arena)
+{
+    struct lh_access_rule *rules;
+    size_t count = 0;
+    bool has_all = true;
+
+    for (size_t i = 0; i < places->count; i++)
+        count += places->list[i].rule_count;
+    rules = lh_arena_alloc(arena, (count + 1) * sizeof(*rules));
+    *all = (struct lh_access_answer){
+        .rules = rules, .tokens = places->home->tokens, .token_count = places->home->token_count};
+    for (size_t i = 0; i < places->count; i++) {
+        const struct lh_place *place = &places->list[i];
+        has_all &= place->has_rules;
+        if (place->rule_count > 0)
+            memcpy(rules + all->rule_count, place->rules, place->rule_count * sizeof(*rules));
+        all->rule_count += place->rule_count;
+    }
+    return has_all;
+}

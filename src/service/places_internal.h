@@ -1,0 +1,142 @@
+/* Places of namespaces: which database has one, and the store of several. Private to src/service. */
+#ifndef LH_SERVICE_PLACES_INTERNAL_H
+#define LH_SERVICE_PLACES_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "access/access.h"
+#include "base/memory.h"
+#include "lease/coordinator.h"
+#include "lease/readiness.h"
+#include "lease/store.h"
+#include "lease/watch.h"
+#include "service/service.h"
+
+/* --- places --- */
+
+/*
+ * The databases of namespaces. With one database there is one place, which has everything. With several, each has some
+ * namespaces and all below them; the default, if there is one, has all others. No namespace of a place is below one of
+ * another place.
+ *
+ *     place = lh_places_find(places, "payments.eu");     NULL: it lives in no database
+ *     lh_coordinator_acquire(place->coordinator, ...)
+ *
+ * The home is the default, or the first without a default: bearer tokens are there, and its access rules count in all
+ * databases.
+ */
+
+struct lh_place {
+    const char *name; /* "": the only place */
+    struct lh_coordinator *coordinator;
+    struct lh_store *store;
+    const char *const *namespaces;
+    size_t namespace_count;
+    bool is_default;
+
+    struct lh_service *service; /* this and the members below: only with several places */
+    bool was_ready;
+    bool has_rules;
+    struct lh_arena rule_memory;
+    struct lh_access_rule *rules; /* the rules that count */
+    size_t rule_count;
+    struct lh_access_token *tokens; /* only the home's */
+    size_t token_count;
+};
+
+struct lh_places;
+
+struct lh_places *lh_places_create(const struct lh_service_place *list, size_t count); /* copies `list` */
+void lh_places_destroy(struct lh_places *places);
+
+size_t lh_places_count(const struct lh_places *places);
+struct lh_place *lh_places_at(const struct lh_places *places, size_t index);
+struct lh_place *lh_places_home(const struct lh_places *places);
+/* Returns the place of a namespace; NULL: it lives in no database. "" is the default's. A name with a dot behind it
+   means the namespaces below the name. */
+struct lh_place *lh_places_find(const struct lh_places *places, const char *ns);
+/* Returns true if `ns`, or with include_children some namespace below it, lives in the place. */
+bool lh_places_has(const struct lh_places *places, const struct lh_place *place, const char *ns, bool include_children);
+
+/*
+ * Walks in the order of the bytes of names: `place` has the names from `from` on; `end` is the first name that another
+ * place has. Returns false, with `end` unset, if no other place follows.
+ */
+bool lh_places_walk(const struct lh_places *places, const char *from, struct lh_place **place,
+                    char end[LH_ACCESS_NAME_BYTES]);
+
+/* Sums up the counts of all places; clocks and survey are the home's. */
+void lh_places_stats(const struct lh_places *places, struct lh_coordinator_stats *stats);
+/* Judges readiness: ready while one of the places is. The words are about each. */
+void lh_places_readiness(const struct lh_places *places, struct lh_readiness *readiness);
+
+/* Keeps the rules that a database answered. Only rules of namespaces that live there count; in the home also the
+   rules of all namespaces, and those of namespaces that live in no database. A rule counts below its namespace in
+   all databases. */
+void lh_places_keep_rules(const struct lh_places *places, struct lh_place *place,
+                          const struct lh_access_answer *answer);
+/* Gathers the rules of all places. Returns false if one of them has not loaded its rules yet. */
+bool lh_places_gather_rules(const struct lh_places *places, struct lh_access_answer *all, struct lh_arena *arena);
+
+/* The words "lives in no database: ...". */
+extern const char lh_places_nowhere[];
+
+/* --- route --- */
+
+/*
+ * The coordinator's calls, each to the coordinator of the database in which its namespace lives; see
+ * lease/coordinator.h and lease/watch.h. A request for several databases is split, and answered when all have answered;
+ * heartbeats and releases at the latest a second after the first answer, with RETRY for the other items. Requests were
+ * validated: their namespaces live in a database, and those of one acquire in the same.
+ */
+
+struct lh_service;
+struct lh_routed_watch;
+
+enum lh_status lh_route_acquire(const struct lh_service *service, struct lh_acquire *acquire);
+void lh_route_cancel(const struct lh_service *service, struct lh_acquire *acquire);
+/* Send items to several databases. Items of a database that does not take them are answered RETRY; the call is
+   refused if no database takes its items. */
+enum lh_status lh_route_heartbeat(const struct lh_service *service, struct lh_holder_request *request);
+enum lh_status lh_route_release(const struct lh_service *service, struct lh_holder_request *request);
+enum lh_status lh_route_downgrade(const struct lh_service *service, struct lh_holder_request *request);
+void lh_route_wake(const struct lh_service *service, const char *ns, const char *key);
+
+/* Starts one watcher for all databases that have some of its namespaces: active when it is in each, caught up when
+   it has in each, ended with the first. The callbacks are those of `watcher`. NULL: refused, see `status`. */
+struct lh_routed_watch *lh_route_watch(const struct lh_service *service, struct lh_watcher *watcher,
+                                       enum lh_status *status);
+void lh_route_unwatch(struct lh_routed_watch *watch); /* allowed after its end too */
+/* Call it after lh_route_unwatch, and not inside of a callback of the watch. */
+void lh_routed_watch_destroy(struct lh_routed_watch *watch);
+void lh_route_catch_up(struct lh_routed_watch *watch);
+
+/* --- placed store --- */
+
+/*
+ * The control calls of several stores as one: a call about a namespace goes to the store of its database, lists go
+ * through all of them, tokens are the home's. It has no batches and is never started.
+ */
+
+struct lh_places;
+
+/* Borrows `places`. */
+struct lh_store *lh_placed_store_create(const struct lh_places *places);
+/* Call it after the last answer of its stores; NULL does nothing. */
+void lh_placed_store_destroy(struct lh_store *store);
+
+/* --- placed lists --- */
+
+/* Lists that go through all databases, for placed_store.c; each works as in struct lh_store_ops. */
+
+struct lh_places;
+
+/* Lists policies or rules of all databases. */
+enum lh_status lh_placed_list(const struct lh_places *places, const struct lh_list_page *page, lh_rows_cb *on_done,
+                              void *arg);
+/* Reads one database after the other. */
+enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_view_request *request,
+                              lh_rows_cb *on_done, void *arg);
+
+#endif

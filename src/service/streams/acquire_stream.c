@@ -1,0 +1,54 @@
+/*
+ * AcquireStream: an Acquire that reports how the wait stands. `queued` comes when the coordinator reports progress (at
+ * once, when the place or the holder changed, and so often that no proxy takes the stream for idle), then `granted`,
+ * then OK. It ends, fails and is given up as Acquire does.
+ *
+ * A client that does not read gets no more `queued` while one mark's worth waits for it: an old place is of no use.
+ */
+#include "service/methods/acquire_call.h"
+#include "service/words_internal.h"
+
+static void send_event(struct acquire_call *acquire, const Leasehold__V1__AcquireEvent *event)
+{
+    const void *data;
+    size_t size = lh_message_pack(&event->base, &acquire->service->scratch, &data);
+    lh_rpc_call_send(acquire->call, data, size);
+    lh_arena_reset(&acquire->service->scratch);
+}
+
+static void on_progress(struct lh_acquire *request, const struct lh_contention *contention)
+{
+    struct acquire_call *acquire = request->arg;
+    struct lh_contention shown = *contention;
+    Leasehold__V1__AcquireEvent event;
+
+    if (acquire->call == NULL || lh_rpc_call_is_over_mark(acquire->call))
+        return;
+    leasehold__v1__acquire_event__init(&event);
+    event.event_case = LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_QUEUED;
+    lh_acquire_hide_holder(&acquire->who, request->ns, request->key, &shown);
+    event.queued = lh_message_contention(&shown, &acquire->service->scratch);
+    send_event(acquire, &event);
+}
+
+static void tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
+{
+    struct lh_arena *arena = &acquire->service->scratch;
+    struct lh_held_lease lease = *result->lease;
+    Leasehold__V1__AcquireEvent event;
+
+    lease.ns = acquire->acquire.ns;
+    lease.key = acquire->acquire.key;
+    lease.lease_key = acquire->acquire.lease_key;
+    leasehold__v1__acquire_event__init(&event);
+    event.event_case = LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_GRANTED;
+    event.granted = lh_message_lease(&lease, LH_LEASE_WITH_KEY, arena);
+    event.waited = lh_message_duration(result->waited_us, arena);
+    send_event(acquire, &event);
+    lh_rpc_call_finish(acquire->call, LH_GRPC_OK, NULL, NULL, 0);
+}
+
+void lh_acquire_stream_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    lh_acquire_begin(call, data, size, on_progress, tell_granted);
+}
