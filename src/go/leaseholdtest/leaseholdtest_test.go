@@ -1,0 +1,178 @@
+package leaseholdtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	leasehold "leasehold.example/go"
+	"leasehold.example/go/leaseholdtest"
+)
+
+// The parent kills such a program, and looks what is left.
+func TestMain(m *testing.M) {
+	if os.Getenv("LEASEHOLD_CHILD") != "" {
+		os.Args = []string{os.Args[0], "-test.run=TestChild", "-test.v"}
+	}
+	os.Exit(m.Run())
+}
+
+func TestChild(t *testing.T) {
+	if os.Getenv("LEASEHOLD_CHILD") == "" {
+		return
+	}
+	fmt.Println("at", leaseholdtest.Start(t).Database)
+	time.Sleep(10 * time.Minute)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait is a bound, not a measurement.
+func wait(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !condition(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s did not come true within a minute", what)
+		}
+	}
+}
+
+func begin(t *testing.T) (*leaseholdtest.World, *leasehold.Client) {
+	w := leaseholdtest.Start(t)
+	c, err := leasehold.Dial(w.Server)
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	return w, c
+}
+
+func acquire(t *testing.T, w *leaseholdtest.World, c *leasehold.Client, options ...leasehold.Option) *leasehold.Lease {
+	t.Helper()
+	l, err := c.Acquire(context.Background(), w.Namespace, "k", options...)
+	must(t, err)
+	return l
+}
+
+func row(w *leaseholdtest.World, columns string) string {
+	return w.SQL("select " + columns + " from leasehold.scope where namespace = :'namespace' and key = 'k';")
+}
+
+func lost(t *testing.T, l *leasehold.Lease) leasehold.Reason {
+	t.Helper()
+	wait(t, "the loss", func() bool { return l.Context().Err() != nil })
+	var lost *leasehold.LostError
+	if !errors.As(leasehold.Cause(l.Context()), &lost) {
+		t.Fatal("the cause is", leasehold.Cause(l.Context()))
+	}
+	return lost.Reason
+}
+
+func is[T comparable](t *testing.T, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Fatalf("%v instead of %v", got, want)
+	}
+}
+
+func TestWorldsDoNotSeeEachOther(t *testing.T) {
+	w, c := begin(t)
+	other := leaseholdtest.Start(t)
+	acquire(t, w, c)
+	acquire(t, other, c)
+	_, err := c.Acquire(context.Background(), w.Namespace, "k")
+	var held *leasehold.HeldError
+	is(t, errors.As(err, &held), true)
+}
+
+func TestALeaseThatIsLostIsTold(t *testing.T) {
+	w, c := begin(t)
+	l := acquire(t, w, c, leasehold.Duration(6*time.Second))
+	is(t, w.Lose("k"), true)
+	is(t, lost(t, l), leasehold.Forced)
+	is(t, w.Lose("k"), false)
+}
+
+func TestTimePassesForThisWorldAlone(t *testing.T) {
+	w, c := begin(t)
+	other := leaseholdtest.Start(t)
+	l := acquire(t, w, c, leasehold.Duration(6*time.Second))
+	beside := acquire(t, other, c)
+	w.Pass(time.Hour)
+	is(t, row(w, "state"), "free")
+	is(t, lost(t, l), leasehold.Expired)
+	must(t, beside.Release(context.Background()))
+}
+
+func TestAnAnswerThatIsLostCostsNothing(t *testing.T) {
+	w, c := begin(t)
+	acquire(t, leaseholdtest.Start(t), c) // connects
+	w.Drop()
+	l := acquire(t, w, c)
+	is(t, row(w, "token"), fmt.Sprint(l.Token()))
+	w.Drop()
+	must(t, l.Release(context.Background()))
+	is(t, row(w, "state"), "free")
+}
+
+func TestALateAnswerLeavesLessOfTheLease(t *testing.T) {
+	w, c := begin(t)
+	w.Delay(2 * time.Second)
+	l := acquire(t, w, c, leasehold.Duration(20*time.Second))
+	if deadline, _ := l.Context().Deadline(); time.Until(deadline) > 18100*time.Millisecond {
+		t.Fatal(time.Until(deadline))
+	}
+}
+
+func TestSilenceIsToldBeforeTheDeadline(t *testing.T) {
+	w, c := begin(t)
+	l := acquire(t, w, c, leasehold.Duration(3*time.Second))
+	w.Silence(true)
+	is(t, lost(t, l), leasehold.Unreachable)
+	w.Silence(false)
+}
+
+func TestAFailoverKeepsLeases(t *testing.T) {
+	w, c := begin(t)
+	l := acquire(t, w, c)
+	life := w.SQL("select id from leasehold.incarnation;")
+	w.FailOver()
+	if w.SQL("select id from leasehold.incarnation;") == life {
+		t.Fatal("no new life")
+	}
+	wait(t, "a renewal", func() bool { return row(w, "heartbeats > 0") == "t" })
+	is(t, row(w, "token"), fmt.Sprint(l.Token()))
+}
+
+func TestTheDaemonEndsWhenItsProgramIsKilled(t *testing.T) {
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), "LEASEHOLD_CHILD=1")
+	out, err := child.StdoutPipe()
+	must(t, err)
+	must(t, child.Start())
+	var directory, all string
+	for buffer := make([]byte, 4096); directory == ""; {
+		n, err := out.Read(buffer)
+		must(t, err)
+		all += string(buffer[:n])
+		if _, rest, found := strings.Cut(all, "at host="); found {
+			directory, _, _ = strings.Cut(rest, "/state/run ")
+		}
+	}
+	is(t, exec.Command("pgrep", "-f", directory).Run(), nil)
+	must(t, child.Process.Signal(syscall.SIGKILL))
+	child.Wait()
+	wait(t, "the end of the daemon", func() bool {
+		_, err := os.Stat(directory)
+		return os.IsNotExist(err) && exec.Command("pgrep", "-f", directory).Run() != nil
+	})
+}
