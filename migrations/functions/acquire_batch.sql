@@ -20,8 +20,8 @@
 -- joined while it was held, which leaves the row as it was: who did before this statement began is seen. A scope with a minimum hold is
 -- `queued`, and so a free row that this statement takes has none. What is left over is decided by acquire_general.
 --
--- decide() can decide about everything, and acquire_general() writes it. For speed the common cases are decided a second time, and what they
--- write is written there again: a free scope here, in a batch of one and in a batch of several; a wait behind a holder here, and for room in queue_shared(); the
+-- decide() can decide about everything, and acquire_general() writes it. For speed the common cases are decided a second time, and
+-- written in a statement of their own (its columns are those of columns.txt): a free scope here, in a batch of one and in a batch of several; a wait behind a holder here, and for room in queue_shared(); the
 -- hand-over to the first waiter in hand_over_batch(). Each leaves alone what is unusual. A change of one is a change of its twins:
 -- tests/sql/test_one_and_many.sql does each operation both ways and compares answers, rows, queue, history and notifications.
 create or replace function leasehold_internal.acquire_items(

@@ -20,7 +20,7 @@ $$;
 
 -- Promise 4: four things end a lease.
 -- End leases: the one place where release, reap, takeover, force-release and a leaving waiter do it; those of shared holders by end_shares().
--- For speed the common cases of release_batch() and hand_over_batch() write the same again. The caller has locked every row
+-- For speed the common cases of release_batch(), hand_over_batch() and reap_hooked() have statements of their own. The caller has locked every row
 -- FOR UPDATE in an earlier statement (a guard's FOR KEY SHARE keeps that off), has read the queue since, and wakes the heads.
 create or replace function leasehold_internal.end_leases(p_ends leasehold.lease_end[], p_now timestamptz) returns void
 language plpgsql

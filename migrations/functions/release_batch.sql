@@ -5,8 +5,8 @@
 -- Locks each scope's row FOR UPDATE, skipping what another session has or guards; then wakes the first live waiter of each: `wake`
 -- is true where that is `p_coordinator`'s own.
 -- The common case in one statement: held under this lease key, its expiry not passed, and nobody waits. What is left over is told apart by
--- release_carefully, and so is everything where the queue cannot be seen. That statement writes again, for speed, what end_leases() writes
--- where nobody waits: a change of one is a change of the other.
+-- release_carefully, and so is everything where the queue cannot be seen. That statement does, for speed, what end_leases() does
+-- where nobody waits; both write the columns of columns.txt.
 create or replace function leasehold_internal.release_batch(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[])
 returns table (n integer, outcome text, end_reason text, message text, wake boolean)

@@ -1,6 +1,6 @@
 /*
  * An exclusive lease: what is checked of a request for one (is_plain() in migrations/functions/single_item.sql), and what a
- * grant writes into the scope's row.
+ * grant writes into the scope's row ([grant] of migrations/functions/columns.txt).
  */
 #include "core.h"
 

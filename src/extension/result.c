@@ -1,4 +1,4 @@
-/* How a lease ended, as its scope's row says it: what end_leases() in migrations/functions/end_leases.sql writes of that. */
+/* How a lease ended, as its scope's row says it: [ended] of migrations/functions/columns.txt. */
 #include "core.h"
 
 #include "catalog/pg_type.h"
@@ -8,7 +8,7 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
-#define ENDED_MAX 8 /* what a scope remembers: remember() there */
+#define ENDED_MAX 8 /* what a scope remembers: remember() in end_leases.sql */
 
 bool lh_core_result(const struct lh_core_array *failed, const struct lh_core_array *value, int item,
                     const struct lh_core_rules *rules, struct lh_core_result *result)
