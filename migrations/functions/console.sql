@@ -5,7 +5,7 @@
 create or replace function leasehold_internal.epoch_us(p_at timestamptz) returns text
 language sql immutable
 as $$
-  select (extract(epoch from p_at) * 1000000)::bigint::text
+  select case when isfinite(p_at) then (extract(epoch from p_at) * 1000000)::bigint::text end
 $$;
 
 -- Is it one of these namespaces, or below one? Locks nothing.

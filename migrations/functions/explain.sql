@@ -103,9 +103,9 @@ as $$
              case p_scope.reap_failures when 1 then 'once' else p_scope.reap_failures || ' times' end,
              leasehold_internal.duration_text(p_now - p_scope.reap_failed_at), left(p_scope.reap_error, 256))
       || case
-           when p_scope.next_try_at > p_now then
+           when p_scope.next_try_at > p_now and isfinite(p_scope.next_try_at) then
              format('mend its callback, it is tried again in %s', leasehold_internal.duration_text(p_scope.next_try_at - p_now))
-           when p_scope.next_try_at is not null or p_scope.reap_failures < p_rules.max_reap_failures then
+           when coalesce(p_scope.next_try_at <= p_now, p_scope.reap_failures < p_rules.max_reap_failures) then
              'mend its callback, it is due to be tried again'
            else
              format('not tried again by itself: mend its callback, then select leasehold.reap(array[%L])', p_scope.namespace)

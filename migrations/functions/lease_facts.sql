@@ -16,7 +16,7 @@ as $$
          (p_rules).expiry = 'manual',
          case -- Reaping it has failed: not before the next try, or not by itself any more.
               when s.reap_failures > 0 and coalesce(s.next_try_at > p_now, s.reap_failures >= (p_rules).max_reap_failures)
-                then leasehold_internal.to_us(s.next_try_at - p_now)
+                then leasehold_internal.to_us(nullif(s.next_try_at, 'infinity') - p_now)
               when s.lapsed and (p_rules).expiry <> 'manual' then 0
               else leasehold_internal.to_us(leasehold_internal.expires_at(p_scope, p_life, (p_rules).expiry, p_now) - p_now) end,
          greatest(0, leasehold_internal.to_us(least(d.suspected_at, s.acquired_at + (p_rules).max_hold) - p_now)),

@@ -70,6 +70,16 @@ select is(t.rows_of($$select * from leasehold.acquire('r', 'bad3', '30 s')$$), 0
 select matches(advice, '^reaping the lease of gone has failed 12 times, the last time [^ ]+ s ago: the work of bad3 cannot be put back; not tried again by itself: mend its callback, then select leasehold.reap\(array\[''r''\]\)$', 'explain says what to do')
   from leasehold.explain('r', 'bad3');
 select matches(advice, '^reaping the lease of gone has failed once, .*; mend its callback, it is (tried again in|due to be tried again)', 'explain tells when it is tried again') from leasehold.explain('r', 'bad6');
+-- A DBA puts the next try off for ever: all who read that say that there is none.
+begin;
+update leasehold.scope set next_try_at = 'infinity', reap_failures = 1 where key = 'bad6';
+select results_eq($$select key, next_try_at, failed_at is not null from leasehold_internal.view_failures('{r}', true, 'bad6', 10, null)$$,
+                  $$values ('bad6', null::text, true)$$, 'the console lists it without a next try');
+select is(f.expires_in_us, null, 'a daemon does not count down to it')
+  from leasehold.scope s, leasehold_internal.lease_facts(s, leasehold_internal.policy_of('r'), leasehold_internal.life(clock_timestamp()), clock_timestamp()) f
+ where s.key = 'bad6';
+select matches(advice, 'not tried again by itself', 'and explain says so') from leasehold.explain('r', 'bad6');
+rollback;
 select results_eq($$select key, outcome, reap_failures, next_try_at from leasehold.reap(array['r']) where key = 'bad3'$$, $$values ('bad3', 'failed', 13, null::timestamptz)$$, 'an explicit reap tries it again');
 select leasehold.set_policy('r', max_reap_failures => 20);
 update app.mode set fails = false;
