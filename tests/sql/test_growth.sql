@@ -135,6 +135,8 @@ end $$;
 select cmp_ok(pg_temp.blocks_of(q.sql), '<', 30::bigint, q.name || ' reads past the versions of a daemon''s row')
   from (values ('the life of the database', 'select * from leasehold_internal.life_facts()'),
                ('who is live', 'select leasehold_internal.live_coordinators(clock_timestamp())')) q (name, sql);
+select cmp_ok(pg_temp.blocks_of('select count(*) from leasehold_internal.coordinator_tick(t.key(900), clock_timestamp())'), '<', 2500::bigint,
+              'a tick reads each of its 1,500 versions once');
 commit;
 
 -- Events are taken, and thrown away, one by one: none is looked for among the others.
