@@ -65,6 +65,8 @@ var cases = []testCase{
 		cancel()
 		<-waiter
 	}},
+	{"held_tells_of_the_holder", "grpc sql pooler", heldTellsOfTheHolder},
+	{"wait_lasts_while_the_holder_is_alive", "grpc sql pooler", waitLastsWhileTheHolderIsAlive},
 	{"wait_is_granted", "grpc sql pooler", func(s *site) {
 		c := s.client()
 		first := s.acquire(c)

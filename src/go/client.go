@@ -130,7 +130,7 @@ func (c *Client) acquire(ctx, parent context.Context, r request) (*Lease, error)
 	}
 	r.leaseKey = newUUID()
 	waitUntil, repeated := Forever, false
-	if now := clock(); r.wait < Forever-now {
+	if now := clock(); !r.whileAlive && r.wait < Forever-now {
 		waitUntil = now + r.wait
 	}
 	call, cancel := context.WithCancel(ctx)
@@ -145,8 +145,8 @@ func (c *Client) acquire(ctx, parent context.Context, r request) (*Lease, error)
 		return nil, ErrClosed
 	}
 	for {
-		wait := r.wait
-		if wait != Forever {
+		wait := Forever
+		if waitUntil != Forever {
 			wait = max(waitUntil-clock(), 0)
 		}
 		g, err := c.t.acquire(call, r, wait)

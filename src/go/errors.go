@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // ScopeName is a scope as errors and logs name it. A namespace that has a slash stands in quotes: a/b/k would name two scopes.
@@ -17,11 +18,14 @@ func ScopeName(namespace, key string) string {
 // HeldError is the answer to an acquire whose scope another holds, or others wait for, and whose wait has passed.
 type HeldError struct {
 	Namespace, Key string
-	Holder         string // the owner's own words; empty where the scope is free but others wait for it
-	HolderCount    int    // of several Holder is the oldest
-	UnitsFree      *int   // of the capacity for shared leases; nil: there is none
-	Ahead          int    // waiters ahead of the caller
-	Message        string // the server's sentence for people
+	Holder         string        // the owner's own words; empty where the scope is free but others wait for it
+	HolderCount    int           // of several Holder is the oldest
+	UnitsFree      *int          // of the capacity for shared leases; nil: there is none
+	Ahead          int           // waiters ahead of the caller
+	Alive          bool          // whether the holder renews; false too where there is none, and where the server did not say, as with the next two
+	Silent         time.Duration // since the holder's last renewal
+	HeldFor        time.Duration // since it was acquired
+	Message        string        // the server's sentence for people
 }
 
 func (e *HeldError) Error() string {

@@ -216,7 +216,7 @@ func (l *Lease) isOver() bool {
 // Downgrade makes an exclusive lease shared, with so many units, in one step: shared requests that wait behind it are let in, and no exclusive
 // one comes between. With a shared lease it gives units back. The lease goes on under another token. It repeats the request until it is
 // answered, ctx ends, or the lease is lost; when ctx has ended it may have been done, and may be called again. A lease of [Client.Lead] or
-// [WhileAlive] stays as it is: *[ArgumentError].
+// [WhileConnected] stays as it is: *[ArgumentError].
 func (l *Lease) Downgrade(ctx context.Context, units int) error {
 	if err := checkUnits(units); err != nil {
 		return err

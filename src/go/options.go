@@ -65,6 +65,7 @@ func Logf(f func(format string, args ...any)) ClientOption { return func(s *sett
 type request struct {
 	namespace, key, leaseKey, owner string
 	duration, wait                  time.Duration
+	whileAlive                      bool           // wait counts once the holder is not alive
 	atLeast                         *time.Duration // nil: the policy's
 	mode                            Mode
 	units                           int // of a shared lease
@@ -96,9 +97,17 @@ func Owner(owner string) Option { return func(r *request) { r.owner = owner } }
 // Labels are shown with the lease; at most 16.
 func Labels(labels map[string]string) Option { return func(r *request) { r.labels = labels } }
 
-// WhileAlive has the daemon release the lease, as failed, as soon as the connection breaks: when this process dies, the next holder does not
+// WaitWhileAlive waits as long as the holder is alive; then the time of [Wait] begins to count.
+func WaitWhileAlive() Option { return func(r *request) { r.whileAlive = true } }
+
+// WhileAlive is the old name of [WhileConnected].
+//
+// Deprecated: use WhileConnected; WaitWhileAlive is something else.
+func WhileAlive() Option { return WhileConnected() }
+
+// WhileConnected has the daemon release the lease, as failed, as soon as the connection breaks: when this process dies, the next holder does not
 // wait for the deadline. [Client.Lead] does this by itself. It changes nothing with [Over].
-func WhileAlive() Option { return func(r *request) { r.isHold = true } }
+func WhileConnected() Option { return func(r *request) { r.isHold = true } }
 
 // AtLeast has nobody else get the lease until this long after its grant, even if it is released or lost sooner, so that hosts whose
 // clocks differ do not all run the same job. At most a day; without it the policy of the namespace counts.
@@ -145,6 +154,8 @@ func (r request) check() error {
 		return wrongTime("duration", "more than 0, at most 365 days", r.duration)
 	case r.wait < 0 || r.wait > 100*365*day && r.wait != Forever:
 		return wrongTime("wait", "0 to 100 years, or Forever", r.wait)
+	case r.whileAlive && r.wait == Forever:
+		return wrongTime("wait", "less than Forever with WaitWhileAlive", r.wait)
 	case r.atLeast != nil && (*r.atLeast < 0 || *r.atLeast > day):
 		return wrongTime("at_least", "0 to a day", *r.atLeast)
 	case r.mode == ModeShared:

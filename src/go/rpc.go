@@ -122,7 +122,9 @@ func (r request) ref() ref { return ref{r.namespace, r.key, r.leaseKey, r.durati
 func (r request) message(wait time.Duration) *pb.AcquireRequest {
 	message := &pb.AcquireRequest{Scope: scopeOf(r.namespace, r.key), Duration: durationpb.New(r.duration), Owner: r.owner,
 		LeaseKey: r.leaseKey, Labels: r.labels}
-	if wait == Forever {
+	if r.whileAlive && wait > 0 {
+		message.WaitWhileAlive, message.Wait = true, durationpb.New(r.wait)
+	} else if wait == Forever {
 		message.WaitForever = true
 	} else {
 		message.Wait = durationpb.New(wait)
@@ -144,6 +146,11 @@ func (r request) contention(c *pb.Contention) *HeldError {
 
 func (e *HeldError) take(c *pb.Contention) {
 	e.Holder, e.HolderCount, e.Ahead = c.GetHolder().GetOwner(), int(c.GetHolderCount()), int(c.GetWaitersAhead())
+	if holder := c.GetHolder(); holder != nil {
+		now := holder.GetDeadline().AsTime().Add(-holder.GetRemaining().AsDuration()) // of the database
+		e.Alive = c.GetLiveness() == pb.Liveness_LIVENESS_ALIVE || c.GetLiveness() == pb.Liveness_LIVENESS_OVERDUE
+		e.Silent, e.HeldFor = now.Sub(holder.GetHeartbeatAt().AsTime()), now.Sub(holder.GetAcquiredAt().AsTime())
+	}
 	if c.GetUnitsFree() != nil {
 		free := int(c.GetUnitsFree().GetValue())
 		e.UnitsFree = &free

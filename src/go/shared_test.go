@@ -137,7 +137,7 @@ var sharedCases = []testCase{
 		s.is(describe(l), "shared 2 []")
 		s.is(s.shares(), fmt.Sprintf("%d|2", l.Token()))
 		s.release(l)
-		streaming := s.acquire(s.client(), leasehold.WhileAlive()) // its stream would not know
+		streaming := s.acquire(s.client(), leasehold.WhileConnected()) // its stream would not know
 		if err := streaming.Downgrade(context.Background(), 1); !errors.As(err, new(*leasehold.ArgumentError)) {
 			s.Fatal(err)
 		}

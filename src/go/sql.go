@@ -370,6 +370,13 @@ func (d *direct) queueFor(ctx context.Context, s *session, r request, wait time.
 		if g, granted, err = d.try(s, r); err != nil || granted {
 			return g, err
 		}
+		if r.whileAlive {
+			if held := d.held(s, r); held.Alive || held.HolderCount == 0 {
+				until = Forever
+			} else if now := clock(); until > now+r.wait {
+				until = now + r.wait
+			}
+		}
 		if r.queued != nil {
 			held := d.held(s, r)
 			held.Ahead = position - 1
@@ -439,22 +446,29 @@ func (d *direct) held(s *session, r request) *HeldError {
 const explaining = `
 select holder, waiters, holders,
        case when policy ? 'capacity'
-            then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end
+            then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end,
+       liveness is not null and liveness in ('alive', 'overdue'),
+       case when liveness is not null then extract(epoch from clock_timestamp() - last_heartbeat_at)::float8 end,
+       case when liveness is not null then extract(epoch from clock_timestamp() - since)::float8 end
   from leasehold.explain($1::text, $2::text)`
 
 // heldRow is a row of explaining.
 type heldRow struct {
 	*HeldError
-	holder *string
+	holder          *string
+	silent, heldFor *float64
 }
 
 func (row *heldRow) columns() []any {
-	return []any{&row.holder, &row.Ahead, &row.HolderCount, &row.UnitsFree}
+	return []any{&row.holder, &row.Ahead, &row.HolderCount, &row.UnitsFree, &row.Alive, &row.silent, &row.heldFor}
 }
 
 func (row *heldRow) error() *HeldError {
 	if row.holder != nil {
 		row.Holder = *row.holder
+	}
+	if row.silent != nil && row.heldFor != nil {
+		row.Silent, row.HeldFor = time.Duration(*row.silent*float64(time.Second)), time.Duration(*row.heldFor*float64(time.Second))
 	}
 	return row.HeldError
 }

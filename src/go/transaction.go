@@ -338,8 +338,8 @@ func (c *Client) hold(l *Lease) (*Lease, error) {
 
 func (r request) checkIn() error {
 	switch {
-	case r.wait != 0:
-		return wrongTime("wait", "0 in a transaction", r.wait)
+	case r.wait != 0 || r.whileAlive:
+		return wrongTime("wait", "0 in a transaction, without WaitWhileAlive", r.wait)
 	case r.isHold:
 		return &ArgumentError{Field: "mode", Bound: "a lease without a stream", Message: "a lease that a stream holds is not acquired in a transaction"}
 	}

@@ -127,7 +127,7 @@ func acquiredInATransaction(s *site) {
 	}
 	_, err = c.AcquireIn(ctx, db, "cases", s.key, nil, leasehold.Wait(time.Second))
 	var wrongArgument *leasehold.ArgumentError
-	if !errors.As(err, &wrongArgument) || wrongArgument.Message != "wait must be 0 in a transaction, not 1s" {
+	if !errors.As(err, &wrongArgument) || wrongArgument.Message != "wait must be 0 in a transaction, without WaitWhileAlive, not 1s" {
 		s.Fatal(err)
 	}
 	s.release(l)

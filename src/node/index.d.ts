@@ -39,6 +39,12 @@ export interface Contention {
   unitsFree: number | null;
   /** Waiters ahead of this one. */
   ahead: number;
+  /** Whether the holder renews; null: it is not held, or the server did not say, as with the next two. */
+  isAlive?: boolean | null;
+  /** Since the holder's last renewal. */
+  silentMs?: number | null;
+  /** Since it was acquired. */
+  heldMs?: number | null;
 }
 
 export interface AcquireOptions {
@@ -46,6 +52,8 @@ export interface AcquireOptions {
   durationMs?: number;
   /** How long to queue for a lease that is held; default 0, do not wait. Infinity: for ever. */
   waitMs?: number;
+  /** Wait as long as the holder is alive; then `waitMs` begins to count. */
+  whileAlive?: boolean;
   owner?: string;
   /** Shown with the lease; at most 16. */
   labels?: Record<string, string>;
@@ -181,6 +189,9 @@ export class HeldError extends LeaseholdError implements Contention {
   readonly ahead: number;
   readonly holderCount: number;
   readonly unitsFree: number | null;
+  readonly isAlive: boolean | null;
+  readonly silentMs: number | null;
+  readonly heldMs: number | null;
 }
 /** The lease ended before it was released. */
 export class LeaseLostError extends LeaseholdError {

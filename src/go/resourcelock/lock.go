@@ -87,7 +87,7 @@ func (k *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	if k.holds() {
 		return nil
 	}
-	lease, err := k.client.Acquire(ctx, k.namespace, k.key, leasehold.Owner(k.identity), leasehold.WhileAlive(),
+	lease, err := k.client.Acquire(ctx, k.namespace, k.key, leasehold.Owner(k.identity), leasehold.WhileConnected(),
 		leasehold.Duration(time.Duration(record.LeaseDurationSeconds)*time.Second))
 	if err == nil {
 		k.lease = lease

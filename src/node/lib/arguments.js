@@ -43,6 +43,7 @@ const RULES = {
   pollMs: ['a number of milliseconds above 0', (value) => Number.isFinite(value) && value > 0],
   shared: ['true or false', (value) => typeof value === 'boolean'],
   units: [`1 to ${MOST_UNITS}`, (value) => Number.isInteger(value) && value >= 1 && value <= MOST_UNITS],
+  whileAlive: ['true or false', (value) => typeof value === 'boolean'],
   labels: ['an object of strings, of Unicode without NUL', (value) => isObject(value) && Object.entries(value).flat().every(isUnicode)],
   signal: ['an AbortSignal', (value) => isObject(value) && typeof value.addEventListener === 'function' && typeof value.aborted === 'boolean'],
   onQueued: ['a function', (value) => typeof value === 'function'],
@@ -90,11 +91,12 @@ function requestOf(namespace, key, options) {
   check('key', key);
   const given = Object.fromEntries(Object.entries(options).filter(([name, value]) => value !== undefined && name !== 'signal'));
   const request = { durationMs: 30000, waitMs: 0, labels: {}, shared: false, units: 1, isHold: false, ...given, namespace, key };
+  if (request.whileAlive && request.waitMs === Infinity) throw refused('waitMs', request.waitMs, 'a number of milliseconds with whileAlive');
   if (!request.shared && request.units !== 1) throw refused('units', request.units, '1 without shared');
   return request;
 }
 
-const ACQUIRE = ['durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued'];
+const ACQUIRE = ['durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued', 'whileAlive'];
 const LEAD = ['durationMs', 'owner', 'signal', 'onLeader'];
 const CLIENT = ['server', 'database', 'owner', 'tls', 'tokenFile', 'patienceMs', 'pollMs', 'warn'];
 const RELEASE = ['result', 'failure'];

@@ -54,7 +54,7 @@ class Client {
   async acquireIn(pg, namespace, key, ...given) {
     const [options, work] = optionsAndWork('acquireIn', given, ACQUIRE, 'client, namespace, key');
     const request = this.#request(namespace, key, options);
-    if (request.waitMs !== 0) throw refused('waitMs', request.waitMs, '0 in a transaction');
+    if (request.waitMs !== 0 || request.whileAlive) throw refused('waitMs', request.waitMs, '0 in a transaction, without whileAlive');
     if (this.#closing.signal.aborted) throw new ClosedError();
     const giveUp = () => this.#giveUp(request, Promise.resolve({}));
     return acquireIn(pg, request, this.#renewer, work, giveUp);
@@ -113,7 +113,7 @@ class Client {
 
   /** Repeats what was not answered, under the same lease key: the same acquisition, with its old place in the queue. */
   async #grant(request, signal) {
-    const waitUntil = clock() + request.waitMs;
+    const waitUntil = request.whileAlive ? Infinity : clock() + request.waitMs;
     for (let isRepeated = false; ; ) {
       signal.throwIfAborted();
       const asked = this._transport.acquire({ ...request }, Math.max(waitUntil - clock(), 0), signal);

@@ -11,9 +11,9 @@ class LeaseholdError extends Error {
 
 /** Another holds the lease, or waits for it, and the wait has passed. */
 class HeldError extends LeaseholdError {
-  constructor(message, { holder = null, ahead = 0, holderCount = 0, unitsFree = null } = {}) {
+  constructor(message, { holder = null, ahead = 0, holderCount = 0, unitsFree = null, isAlive = null, silentMs = null, heldMs = null } = {}) {
     super(message, 'LEASEHOLD_HELD');
-    Object.assign(this, { holder, ahead, holderCount, unitsFree });
+    Object.assign(this, { holder, ahead, holderCount, unitsFree, isAlive, silentMs, heldMs });
   }
 }
 

@@ -123,8 +123,7 @@ class GrpcTransport {
             resolve({ ...grantOf(event.granted, sent + msOf(event.waited)), tie });
           } else {
             watchdog = setTimeout(cancel, SILENCE_MS);
-            const { holder, waiters_ahead: ahead, holder_count: holderCount, units_free: unitsFree } = event.queued;
-            request.onQueued?.({ holder: holder?.owner ?? null, ahead, holderCount, unitsFree: unitsFree?.value ?? null });
+            request.onQueued?.(contentionOf(event.queued));
           }
         });
         call.on('error', (status) => reject(this.#failed(server, request, status)));
@@ -235,7 +234,8 @@ const grantOf = ({ token, units, slots, remaining, deadline_is_final: isFinal },
 });
 
 function messageOf(request, waitMs) {
-  const wait = waitMs === Infinity ? { wait_forever: true } : { wait: durationOf(waitMs) };
+  let wait = waitMs === Infinity ? { wait_forever: true } : { wait: durationOf(waitMs) };
+  if (request.whileAlive) wait = { wait_while_alive: true, wait: durationOf(request.waitMs) };
   const rest = request.atLeastMs === undefined ? {} : { at_least: durationOf(request.atLeastMs) };
   const share = request.shared ? { mode: 'MODE_SHARED', units: request.units } : {};
   return { ...refOf(request), duration: durationOf(request.durationMs), owner: request.owner, labels: request.labels, ...wait, ...rest, ...share };
@@ -263,9 +263,24 @@ function* fieldsOf(data) {
   }
 }
 
+/** A Contention's bytes, read as the field `queued` of an AcquireEvent: the loader makes functions for messages of calls only. */
+function asQueued(body) {
+  const size = [];
+  for (let left = body.length; size.push(left > 127 ? (left % 128) + 128 : left), left > 127; left = Math.floor(left / 128));
+  return LeaseService.service.AcquireStream.responseDeserialize(Buffer.concat([Buffer.from([10, ...size]), body])).queued;
+}
+
+function contentionOf({ holder, liveness, waiters_ahead: ahead, holder_count: holderCount, units_free: unitsFree }) {
+  const facts = { holder: holder?.owner || null, ahead, holderCount, unitsFree: unitsFree?.value ?? null };
+  if (!holder) return facts;
+  const now = msOf(holder.deadline) - msOf(holder.remaining); // the database's clock
+  const isAlive = ['LIVENESS_ALIVE', 'LIVENESS_OVERDUE'].includes(liveness);
+  return { ...facts, isAlive, silentMs: now - msOf(holder.heartbeat_at), heldMs: now - msOf(holder.acquired_at) };
+}
+
 /** What google.rpc.ErrorInfo and Contention say in the details of a failure. */
 function detailsOf(status) {
-  const found = { reason: '', field: '', limit: '', holder: null, ahead: 0, holderCount: 0, unitsFree: null };
+  const found = { reason: '', field: '', limit: '' };
   for (const [, any] of [...fieldsOf(status.metadata?.get('grpc-status-details-bin')[0] ?? Buffer.alloc(0))].filter(([field]) => field === 3)) {
     const { 1: type = '', 2: body = Buffer.alloc(0) } = Object.fromEntries(fieldsOf(any));
     for (const [field, value] of fieldsOf(body)) {
@@ -274,13 +289,9 @@ function detailsOf(status) {
         if (field !== 3) continue;
         const { 1: name, 2: text } = Object.fromEntries(fieldsOf(value));
         if (['field', 'limit'].includes(String(name))) found[String(name)] = String(text);
-      } else if (String(type).endsWith('leasehold.v1.Contention')) {
-        if (field === 1) found.holder = String(Object.fromEntries(fieldsOf(value))[4] ?? '') || null;
-        if (field === 3) found.ahead = value;
-        if (field === 5) found.holderCount = value;
-        if (field === 7) found.unitsFree = Object.fromEntries(fieldsOf(value))[1] ?? 0;
       }
     }
+    if (String(type).endsWith('leasehold.v1.Contention')) Object.assign(found, contentionOf(asQueued(body)));
   }
   return found;
 }

@@ -23,7 +23,10 @@ select position::text, channel
 const EXPLAIN = `
 select state, holder, waiters::text, advice, holders::text,
        case when policy ? 'capacity'
-            then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end::text as free
+            then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end::text as free,
+       case when liveness is not null then (liveness in ('alive', 'overdue'))::text end as alive,
+       case when liveness is not null then extract(epoch from clock_timestamp() - last_heartbeat_at) end::text as silent,
+       case when liveness is not null then extract(epoch from clock_timestamp() - since) end::text as held
   from leasehold.explain($1::text, $2::text)`;
 const HEARTBEAT = `
 select extract(epoch from h.deadline - clock_timestamp())::text as seconds,
@@ -96,7 +99,7 @@ class SqlTransport {
 
   async #queueFor(session, request, waitMs, signal) {
     const place = [request.namespace, request.key, request.leaseKey];
-    const until = clock() + waitMs;
+    let until = clock() + waitMs;
     let grant = await this.#try(session, request);
     if (grant || waitMs === 0) return grant ?? Promise.reject(await this.#held(session, request));
     const pollMs = session.isPooled ? Math.min(this.#options.pollMs, POOLED_POLL_MS) : this.#options.pollMs;
@@ -115,10 +118,11 @@ class SqlTransport {
         session.hasNews = false;
         grant = await this.#try(session, request);
         if (grant) return grant;
+        if (request.whileAlive) until = (await this.#held(session, request)).isAlive !== false ? Infinity : Math.min(until, clock() + request.waitMs);
         if (clock() >= until) throw await this.#held(session, request);
         if (request.onQueued) {
-          const { holder, holderCount, unitsFree } = await this.#held(session, request);
-          request.onQueued({ holder, ahead: Number(position) - 1, holderCount, unitsFree });
+          const { holder, holderCount, unitsFree, isAlive, silentMs, heldMs } = await this.#held(session, request);
+          request.onQueued({ holder, ahead: Number(position) - 1, holderCount, unitsFree, isAlive, silentMs, heldMs });
         }
         await session.news(Math.min(pollMs, until - clock()), signal);
         signal.throwIfAborted();
@@ -200,10 +204,11 @@ function configOf(config) {
 const acquireValues = ({ namespace, key, durationMs, owner, leaseKey, labels, atLeastMs, shared, units }) =>
   [namespace, key, durationMs / 1000, owner, leaseKey, JSON.stringify(labels), atLeastMs === undefined ? null : atLeastMs / 1000, modeOf({ shared }), units];
 
-function heldOf(scope, { state, holder, waiters, advice, holders, free }) {
+function heldOf(scope, { state, holder, waiters, advice, holders, free, alive, silent, held }) {
   const by = state === 'held' ? `held by ${holder ?? 'another'}` : state;
   return new HeldError(`${scopeName(scope)} is ${by}: ${advice}`,
-    { holder, ahead: Number(waiters), holderCount: Number(holders), unitsFree: free === null ? null : Number(free) });
+    { holder, ahead: Number(waiters), holderCount: Number(holders), unitsFree: free === null ? null : Number(free),
+      ...(alive === null ? {} : { isAlive: alive === 'true', silentMs: Number(silent) * 1000, heldMs: Number(held) * 1000 }) });
 }
 
 const modeOf = ({ shared }) => (shared ? 'shared' : 'exclusive');

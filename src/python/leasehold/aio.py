@@ -99,11 +99,11 @@ class AsyncClient(BaseClient):
 
     def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
-              units: int = 1, at_least: float | None = None) -> AsyncLease:
+              units: int = 1, at_least: float | None = None, while_alive: bool = False) -> AsyncLease:
         """A lease for `async with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, in the loop. The
         rest is as of Client.lease."""
         return AsyncLease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared,
-                          units=units, at_least=at_least)
+                          units=units, at_least=at_least, while_alive=while_alive)
 
     def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float | None = None,
                skip_if_held: bool = False) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T | None]]]:

@@ -121,6 +121,7 @@ class Asked:
     units: int  # 0: exclusive
     at_least: float | None  # nobody else gets it before, though it is released earlier; None: the policy's
     on_lost: Callable[[str], object] | None
+    while_alive: bool  # wait begins to count once the holder is not alive
     is_tied: bool  # a stream ties the lease to this process: it ends with it
 
     @property
@@ -129,7 +130,12 @@ class Asked:
 
 
 def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, wait: Any = 0, owner: Any = None, labels: Any = None,
-          on_lost: Any = None, shared: Any = False, units: Any = 1, at_least: Any = None, is_tied: bool = False) -> Asked:
+          on_lost: Any = None, shared: Any = False, units: Any = 1, at_least: Any = None, while_alive: Any = False,
+          is_tied: bool = False) -> Asked:
+    if not isinstance(while_alive, bool):
+        raise refused("while_alive", while_alive, "True or False")
+    if while_alive and seconds_to_wait(wait) == math.inf:
+        raise refused("wait", wait, "a number of seconds with while_alive")
     return Asked(text("namespace", namespace), text("key", key), more_than_zero("duration", duration), seconds_to_wait(wait),
                  default_owner if owner is None else owner_text(owner), labels_of(labels), units_asked(shared, units),
-                 minimum_hold(at_least), callback("on_lost", on_lost), is_tied)
+                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied)

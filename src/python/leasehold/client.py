@@ -146,13 +146,14 @@ class Client(BaseClient):
 
     def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
-              units: int = 1, at_least: float | None = None) -> Lease:
-        """A lease for `with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, on the thread
+              units: int = 1, at_least: float | None = None, while_alive: bool = False) -> Lease:
+        """A lease for `with`. wait: seconds to wait for it; None: for ever. while_alive: as long as the holder is
+        alive, and these seconds beyond. on_lost(reason) is called once, on the thread
         that finds the loss, mostly the one that renews: it must not block. shared: beside other shared leases, with so many units (1 to 1,000,000) of the capacity that
         the namespace's policy sets. at_least: nobody else gets the lease before so many seconds after its grant, though it ends earlier; at
         most a day; None: as the namespace's policy says."""
         return Lease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared, units=units,
-                     at_least=at_least)
+                     at_least=at_least, while_alive=while_alive)
 
     def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float | None = None,
                skip_if_held: bool = False) -> Callable[[Callable[P, T]], Callable[P, T | None]]:

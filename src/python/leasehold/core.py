@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import socket
 import sys
@@ -119,7 +120,7 @@ class Core:
     async def acquire(self, lease: BaseLease) -> None:
         """Fills in the lease, or raises. Repeats what was not answered under the same lease key: the same acquisition. The caller has
         claimed the lease."""
-        wait_until = clock() + lease._asked.wait
+        wait_until = math.inf if lease._asked.while_alive else clock() + lease._asked.wait
         give_up = wait_until + self.timeout
         pause, is_repeated = 0.05, False
         first: Unavailable | None = None  # it often says more than the last: gRPC forgets why a handshake failed

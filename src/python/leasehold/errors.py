@@ -28,6 +28,9 @@ class Held(LeaseholdError):
         self.ahead = ahead  # live waiters before this one
         self.holder_count = holder_count
         self.units_free = units_free  # of the capacity; None: there is none
+        self.is_alive: bool | None = None  # the holder; None: it is not held, or the server did not say, as with the next two
+        self.silent_for: float | None = None  # seconds since its last heartbeat
+        self.held_for: float | None = None  # seconds since it was acquired
 
 
 class LeaseLost(LeaseholdError):

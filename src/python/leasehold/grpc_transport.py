@@ -113,8 +113,14 @@ def translate(error: Any) -> LeaseholdError:
         holder = contention.holder.owner if contention is not None and contention.HasField("holder") else None
         if contention is None:
             return Held(words, holder, reason=reason)
-        return Held(words, holder, contention.waiters_ahead, reason, contention.holder_count,
+        held = Held(words, holder, contention.waiters_ahead, reason, contention.holder_count,
                     contention.units_free.value if contention.HasField("units_free") else None)
+        if contention.HasField("holder"):
+            lease = contention.holder
+            now = lease.deadline.ToNanoseconds() - lease.remaining.ToNanoseconds()  # of the database
+            held.is_alive = contention.liveness in (pb.LIVENESS_ALIVE, pb.LIVENESS_OVERDUE)
+            held.silent_for, held.held_for = ((now - each.ToNanoseconds()) / 1e9 for each in (lease.heartbeat_at, lease.acquired_at))
+        return held
     if reason == "LEASE_ENDED":
         return LeaseEnded(words, reason)
     if reason == "NOT_HELD":
@@ -381,7 +387,10 @@ class GrpcTransport:
                                     labels=asked.labels)
         if asked.units:
             request.mode, request.units = pb.MODE_SHARED, asked.units
-        if math.isinf(wait):
+        if asked.while_alive and wait:
+            request.wait_while_alive = True
+            request.wait.CopyFrom(duration(asked.wait))
+        elif math.isinf(wait):
             request.wait_forever = True
         else:
             request.wait.CopyFrom(duration(wait))

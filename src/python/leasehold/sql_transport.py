@@ -29,7 +29,10 @@ DOWNGRADE = GRANT + """
  cross join lateral leasehold.downgrade(s.namespace, $2, $3::uuid, $4::integer) a"""
 HELD = """
 select state, holder, waiters, advice, holders,
-       case when policy ? 'capacity' then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end
+       case when policy ? 'capacity' then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end,
+       case when liveness is not null then (liveness in ('alive', 'overdue'))::text end,
+       case when liveness is not null then extract(epoch from clock_timestamp() - last_heartbeat_at) end,
+       case when liveness is not null then extract(epoch from clock_timestamp() - since) end
   from leasehold.explain($1, $2)"""
 HEARTBEAT = """
 select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp()), h.deadline < statement_timestamp() + u.duration
@@ -66,11 +69,14 @@ def granted(row: Sequence[str | None], sent: float) -> Grant:
 
 def held(lease: BaseLease, row: Sequence[str | None]) -> Held:
     """Of HELD's row."""
-    state, holder, waiters, advice, holders, free = row
+    state, holder, waiters, advice, holders, free, is_alive, silent_for, held_for = row
     wait = lease._asked.wait
     words = f"lease {scope_name(lease.namespace, lease.key)} is {'held by ' + (holder or 'somebody') if state == 'held' else state}: {advice}"
-    return Held(words, holder, int(waiters or 0), "LEASE_HELD" if math.isinf(wait) or wait <= 0 else "WAIT_TIMEOUT", int(holders or 0),
-                None if free is None else int(free))
+    has_waited = lease._asked.while_alive or 0 < wait < math.inf
+    found = Held(words, holder, int(waiters or 0), "WAIT_TIMEOUT" if has_waited else "LEASE_HELD", int(holders or 0), None if free is None else int(free))
+    if is_alive is not None:
+        found.is_alive, found.silent_for, found.held_for = is_alive == "true", float(silent_for or 0), float(held_for or 0)
+    return found
 
 
 class SqlTransport:
@@ -140,6 +146,9 @@ class SqlTransport:
                     await session.query(f'listen "{channel}"', (), clock() + timeout)
                 is_listening = True
                 grant = await self._try(session, lease, timeout)
+                if lease._asked.while_alive:
+                    is_alive = (await self._held(session, lease, timeout)).is_alive
+                    wait_until = math.inf if is_alive is not False else min(wait_until, clock() + lease._asked.wait)
                 left = wait_until - clock()
                 if grant is not None or left <= 0:
                     return grant

@@ -209,8 +209,8 @@ class Acquiring(Step):
 
     def __init__(self, lease: BaseLease, link: Blocking) -> None:
         super().__init__(lease, link)
-        if lease._asked.wait:
-            raise arguments.refused("wait", lease._asked.wait, "0 in a transaction")
+        if lease._asked.wait or lease._asked.while_alive:
+            raise arguments.refused("wait", lease._asked.wait, "0 in a transaction, without while_alive")
 
     async def first(self) -> None:
         lease = self.lease

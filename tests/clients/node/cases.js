@@ -76,6 +76,28 @@ const cases = {
     await first.release();
     await (await waiting).release();
   },
+  async held_tells_of_the_holder(site) {
+    const client = site.client();
+    const lease = await site.acquire(client, { durationMs: LONG_MS });
+    const ask = () => site.acquire(client).then(() => assert.fail('granted'), (error) => error);
+    const held = await ask();
+    assert.ok(held.isAlive && held.silentMs >= 0 && held.silentMs < 100000 && held.heldMs >= 0 && held.heldMs < 100000, held);
+    await site.silence(280);
+    const silent = await ask();
+    assert.ok(silent.isAlive === false && silent.silentMs >= 280000 && silent.heldMs >= 280000, silent);
+    await lease.release();
+  },
+  async wait_lasts_while_the_holder_is_alive(site) {
+    const client = site.client(undefined, { pollMs: 500 });
+    const first = await site.acquire(client, { durationMs: LONG_MS });
+    const [waiting] = await site.queue(client, 1, { durationMs: LONG_MS, waitMs: 0, whileAlive: true });
+    await first.release();
+    const second = await waiting;
+    await site.silence(280);
+    await assert.rejects(site.acquire(client, { whileAlive: true }), leasehold.HeldError);
+    assert.equal(await site.row('token'), String(second.token));
+    await second.release();
+  },
   async wait_is_granted(site) {
     const client = site.client();
     const first = await site.acquire(client);

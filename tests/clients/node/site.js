@@ -145,6 +145,11 @@ class Site {
     return this.psql(`select state from call where id = '${this.key}'`);
   }
 
+  /** As if the holder had neither renewed nor acquired since. */
+  silence(seconds) {
+    return this.psql(`update leasehold.scope set acquired_at = acquired_at - interval '${seconds} s', heartbeat_at = heartbeat_at - interval '${seconds} s' where namespace = 'cases' and key = '${this.key}'`);
+  }
+
   async renewed() {
     const beats = await this.beats();
     await wait('two renewals', async () => (await this.beats()) >= beats + 2);

@@ -89,6 +89,38 @@ def held_names_the_holder(place):
     waiting().release()
 
 
+def let_pass(place, key, seconds):
+    """As if the holder had neither renewed nor acquired since."""
+    place.psql(f"update leasehold.scope set acquired_at = acquired_at - interval '{seconds} s', heartbeat_at = heartbeat_at - interval '{seconds} s' "
+               f"where namespace = '{NAMESPACE}' and key = '{key}'")
+
+
+def held_tells_of_the_holder(place):
+    key, client = fresh(), place.client()
+    with client.lease(NAMESPACE, key, duration=LONG):
+        with pytest.raises(leasehold.Held) as held:
+            client.lease(NAMESPACE, key).acquire()
+        assert held.value.is_alive and 0 <= held.value.silent_for < 100 and 0 <= held.value.held_for < 100
+        let_pass(place, key, 280)
+        with pytest.raises(leasehold.Held) as held:
+            client.lease(NAMESPACE, key).acquire()
+        assert not held.value.is_alive and held.value.silent_for >= 280 and held.value.held_for >= 280
+
+
+def wait_lasts_while_the_holder_is_alive(place):
+    key, client = fresh(), place.client()
+    first = client.lease(NAMESPACE, key, duration=LONG).acquire()
+    waiting = in_background(place.client().lease(NAMESPACE, key, duration=LONG, while_alive=True).acquire)
+    wait_until(lambda: place.waiting(key) == 1)
+    first.release()
+    second = waiting()
+    let_pass(place, key, 280)
+    with pytest.raises(leasehold.Held):
+        place.client().lease(NAMESPACE, key, while_alive=True).acquire()
+    assert place.row(key, "token") == str(second.token)
+    second.release()
+
+
 def wait_is_granted(place):
     key = fresh()
     first = place.client().lease(NAMESPACE, key).acquire()

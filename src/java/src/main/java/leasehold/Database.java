@@ -30,7 +30,10 @@ final class Database {
     static final String EXPLAIN = """
             select state, holder, waiters, advice, holders,
                    case state when 'held' then 0 * (policy ->> 'capacity')::integer
-                              else (policy ->> 'capacity')::integer - least(coalesce(units, 0), (policy ->> 'capacity')::integer) end
+                              else (policy ->> 'capacity')::integer - least(coalesce(units, 0), (policy ->> 'capacity')::integer) end,
+                   liveness in ('alive', 'overdue'),
+                   case when liveness is not null then extract(epoch from clock_timestamp() - last_heartbeat_at)::float8 end,
+                   case when liveness is not null then extract(epoch from clock_timestamp() - since)::float8 end
               from leasehold.explain(?, ?)""";
 
     /** Names a lease for its holder. */
@@ -178,7 +181,8 @@ final class Database {
     private record Place(int position, String channel) {
     }
 
-    private Grant queue(Session session, Ref ref, LeaseRequest request, long until, BooleanSupplier isGivenUp) {
+    private Grant queue(Session session, Ref ref, LeaseRequest request, long asked, BooleanSupplier isGivenUp) {
+        long until = asked;
         long pause = session.isPooled ? Math.min(poll, POOLED_POLL) : poll;
         double ttl = Math.max(10, Math.min(2 * (pause / 1e9), 86_400)); // a place that is not asked for again is free after this
         boolean isQueued = false;
@@ -200,6 +204,10 @@ final class Database {
                 Grant grant = take(session, ref, request, request.units, Clock.nanos(request.duration));
                 if (grant != null) {
                     return grant;
+                }
+                if (request.whileAlive) {
+                    LeaseException.Held held = held(session, ref);
+                    until = held.isAlive() || held.holders() == 0 ? Clock.NEVER : Math.min(until, Clock.in(request.wait));
                 }
                 await(session, Math.min(until, Clock.now() + pause), isGivenUp);
             }
@@ -244,7 +252,8 @@ final class Database {
         rows.next();
         String state = "held".equals(rows.getString(1)) ? "is held by " + rows.getString(2) : "is " + rows.getString(1);
         return new LeaseException.Held("the lease " + LeaseException.scopeName(ref.namespace, ref.key) + " " + state + ": "
-                + rows.getString(4), rows.getString(2), rows.getInt(3), rows.getInt(5), (Integer) rows.getObject(6));
+                + rows.getString(4), rows.getString(2), rows.getInt(3), rows.getInt(5), (Integer) rows.getObject(6),
+                (Boolean) rows.getObject(7), (Double) rows.getObject(8), (Double) rows.getObject(9));
     }
 
     private void leave(Session session, Ref ref) {

@@ -242,7 +242,7 @@ public final class LeaseClient implements AutoCloseable {
 
     private void acquire(LeaseRequest request, CompletableFuture<Lease> answer) {
         BooleanSupplier isGivenUp = () -> isClosed || answer.isDone();
-        long until = Clock.in(request.wait);
+        long until = request.whileAlive ? Clock.NEVER : Clock.in(request.wait);
         Database.Ref ref = new Database.Ref(request.namespace, request.key, UUID.randomUUID().toString());
         for (boolean isRepeated = false;;) {
             try {

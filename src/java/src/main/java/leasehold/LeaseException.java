@@ -1,5 +1,7 @@
 package leasehold;
 
+import java.time.Duration;
+import java.util.Optional;
 import java.util.OptionalInt;
 
 /** What can go wrong with a lease: {@link Held}, {@link Lost}, {@link Denied}, {@link Unavailable} or {@link UnknownOutcome}. */
@@ -22,13 +24,50 @@ public abstract sealed class LeaseException extends RuntimeException {
         private final int ahead;
         private final int holders;
         private final Integer unitsFree;
+        private final boolean isAlive;
+        private final Duration silent;
+        private final Duration heldFor;
 
-        Held(String message, String holder, int ahead, int holders, Integer unitsFree) {
+        Held(String message, String holder, int ahead, int holders, Integer unitsFree, Boolean isAlive, Double silent, Double heldFor) {
             super(message, null);
             this.holder = holder;
             this.ahead = ahead;
             this.holders = holders;
             this.unitsFree = unitsFree;
+            this.isAlive = Boolean.TRUE.equals(isAlive);
+            this.silent = seconds(silent);
+            this.heldFor = seconds(heldFor);
+        }
+
+        private static Duration seconds(Double value) {
+            return value == null ? null : Duration.ofNanos(Math.round(value * 1e9));
+        }
+
+        /**
+         * Whether the holder renews.
+         *
+         * @return false too when it is not held
+         */
+        public boolean isAlive() {
+            return isAlive;
+        }
+
+        /**
+         * The time since the holder's last renewal.
+         *
+         * @return empty when it is not held
+         */
+        public Optional<Duration> silent() {
+            return Optional.ofNullable(silent);
+        }
+
+        /**
+         * The time since it was acquired.
+         *
+         * @return empty when it is not held
+         */
+        public Optional<Duration> heldFor() {
+            return Optional.ofNullable(heldFor);
         }
 
         /**

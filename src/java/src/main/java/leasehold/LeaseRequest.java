@@ -25,6 +25,7 @@ public final class LeaseRequest {
     String owner = PROCESS;
     String labels = "{}";
     boolean isRenewed = true;
+    boolean whileAlive;
     private final LeaseClient client;
 
     LeaseRequest(LeaseClient client, String namespace, String key) {
@@ -79,6 +80,16 @@ public final class LeaseRequest {
      */
     public LeaseRequest waitFor(Duration value) {
         wait = within("wait", value, Duration.ofDays(36_500));
+        return this;
+    }
+
+    /**
+     * Queues as long as the holder is alive; then the time of {@link #waitFor} begins to count.
+     *
+     * @return this
+     */
+    public LeaseRequest waitWhileAlive() {
+        whileAlive = true;
         return this;
     }
 
@@ -199,7 +210,7 @@ public final class LeaseRequest {
      * @throws LeaseException as {@link #acquire} does
      */
     public <E extends Exception> Lease acquireIn(Connection connection, LeaseWork<?, E> work) throws E, SQLException {
-        if (!wait.isZero()) {
+        if (!wait.isZero() || whileAlive) {
             throw new LeaseException.InvalidArgument("wait", "zero in a transaction; it is " + (wait == FOREVER ? "for ever" : wait), null);
         }
         Database.Ref ref = new Database.Ref(namespace, key, UUID.randomUUID().toString());

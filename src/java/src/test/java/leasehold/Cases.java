@@ -407,6 +407,33 @@ abstract class Cases {
         assertThrows(IllegalStateException.class, () -> lease.guard(connection));
     }
 
+    @Test
+    void held_tells_of_the_holder() throws Exception {
+        LeaseClient client = site.client();
+        Lease lease = site.lease(client).duration(seconds(300)).acquire();
+        var held = assertThrows(LeaseException.Held.class, () -> site.lease(client).acquire());
+        assertTrue(held.isAlive());
+        assertTrue(held.silent().orElseThrow().toSeconds() < 100 && held.heldFor().orElseThrow().toSeconds() < 100);
+        site.silence(280);
+        held = assertThrows(LeaseException.Held.class, () -> site.lease(client).acquire());
+        assertFalse(held.isAlive());
+        assertTrue(held.silent().orElseThrow().toSeconds() >= 280 && held.heldFor().orElseThrow().toSeconds() >= 280);
+        lease.release();
+    }
+
+    @Test
+    void wait_lasts_while_the_holder_is_alive() throws Exception {
+        LeaseClient client = site.client(LeaseClient.builder(site.url).poll(Duration.ofMillis(500)));
+        Lease first = site.lease(client).duration(seconds(300)).acquire();
+        var waiter = site.queue(site.lease(client).duration(seconds(300)).waitWhileAlive(), 1);
+        first.release();
+        Lease second = waiter.get();
+        site.silence(280);
+        assertThrows(LeaseException.Held.class, () -> site.lease(client).waitWhileAlive().acquire());
+        assertEquals(String.valueOf(second.token()), site.row("token"));
+        second.release();
+    }
+
     static void becomes(Connection connection, String state, String key) throws SQLException {
         try (PreparedStatement statement = connection.prepareStatement("update call set state = ? where id = ?")) {
             statement.setString(1, state);
