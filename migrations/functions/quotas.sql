@@ -7,7 +7,8 @@
 -- leases were granted. While the limit is far away, that is all. Near it, grants take turns.
 --
 -- Waiters are counted, and not often: what was counted, and the tickets that have been drawn since, bound what can wait now (leasehold.quota_count).
--- Near the limit each who comes counts.
+-- Near the limit each who comes counts, but where 10,000 or more wait: there a queue that was full is taken for full for 3 us for each of them, so that
+-- counting takes a small part of the time, and room is noticed as much later. Never do more wait than the limit says.
 --
 -- Far is what the call wants, and more than what other sessions grant or queue at once and have not committed, for nobody sees that.
 
@@ -114,36 +115,52 @@ begin
 end
 $$;
 
--- Does what was counted say that a limit is far away? `p_drawn`: the number that has been drawn last. Locks nothing.
-create or replace function leasehold_internal.is_far(
-  p_limit bigint, p_prefix text, p_key text, p_drawn bigint, p_far bigint)
-returns boolean
+-- What can wait for a scope at most by what was counted and the tickets that were drawn since, up to `p_drawn`: by any count, which misses what was
+-- not committed then, and by one under the turn, where that was just now. The longer a queue is, the longer it takes to count, and the longer
+-- such a count is believed. Null, where there is none. Locks nothing.
+create or replace function leasehold_internal.waiters_counted(p_namespace text, p_key text, p_drawn bigint, out about bigint, out exactly bigint)
 language plpgsql
 set enable_seqscan = off
 as $$
 begin
-  return coalesce(p_limit - p_drawn - p_far
-                  > (select min(c.amount - c.number)
-                       from leasehold.quota_count c
-                      where c.prefix = p_prefix and c.key is not distinct from p_key), false);
+  select min(c.amount + p_drawn - c.number),
+         min(c.amount + p_drawn - c.number)
+           filter (where c.amount >= 10000 and clock_timestamp() between c.counted_at and c.counted_at + c.amount * interval '3 us')
+    into about, exactly
+    from leasehold.quota_count c
+   where c.prefix = p_namespace and c.key = p_key;
 end
 $$;
 
--- Write down what was counted in this transaction; `p_drawn` was read before. Rows about the same go, and about scopes that are gone. Locks those,
--- and waits for nobody.
-create or replace function leasehold_internal.remember_count(p_prefix text, p_key text, p_amount bigint, p_drawn bigint) returns void
+-- How many wait for a scope. Locks nothing.
+create or replace function leasehold_internal.waiters_of(p_namespace text, p_key text) returns bigint
+language plpgsql
+set enable_seqscan = off
+as $$
+begin
+  return (select count(*) from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key);
+end
+$$;
+
+-- Write down how many wait; few are counted faster than looked up. `p_drawn` was read before; `p_at`: when, where it was under the turn. Rows about
+-- the same go, and about scopes that are gone. Locks those, and waits for nobody.
+create or replace function leasehold_internal.remember_waiters(
+  p_namespace text, p_key text, p_waiting bigint, p_drawn bigint, p_at timestamptz)
+returns void
 language plpgsql
 as $$
 begin
+  if p_waiting <= 200 then
+    return;
+  end if;
   delete from leasehold.quota_count c
    where c.ctid in (select d.ctid
                       from leasehold.quota_count d
-                     where d.prefix = p_prefix and d.key is not distinct from p_key
-                        or d.key is not null
-                           and not exists (select from leasehold.scope s where s.namespace = d.prefix and s.key = d.key)
+                     where d.prefix = p_namespace and d.key = p_key
+                        or not exists (select from leasehold.scope s where s.namespace = d.prefix and s.key = d.key)
                      limit 100
                        for update skip locked);
-  insert into leasehold.quota_count (prefix, key, amount, number) values (p_prefix, p_key, p_amount, p_drawn);
+  insert into leasehold.quota_count (prefix, key, amount, number, counted_at) values (p_namespace, p_key, p_waiting, p_drawn, p_at);
 end
 $$;
 
@@ -220,25 +237,25 @@ $$;
 create or replace function leasehold_internal.room_for_waiters(p_namespace text, p_key text, p_limit bigint, p_wanted bigint, p_waits boolean)
 returns bigint
 language plpgsql
-set enable_seqscan = off
 as $$
 declare
   v_far constant bigint := 200 + p_wanted;
   v_drawn bigint := (select t.last_value from leasehold.ticket t);
+  v_is_blind constant boolean := leasehold_internal.is_blind();
+  v_counted record;
   v_waiting bigint;
   v_slot integer;
 begin
-  if p_limit > v_far and not p_waits and not leasehold_internal.is_blind() then
-    if leasehold_internal.is_far(p_limit, p_namespace, p_key, v_drawn, v_far) then
+  if p_limit > v_far and not p_waits and not v_is_blind then
+    select c.* into v_counted from leasehold_internal.waiters_counted(p_namespace, p_key, v_drawn) c;
+    if p_limit - v_counted.about > v_far then
       return null;
-    end if;
-    select count(*) into v_waiting from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key;
-    if p_limit - v_waiting > v_far then
-      -- Few are counted faster than looked up.
-      if v_waiting > v_far then
-        perform leasehold_internal.remember_count(p_namespace, p_key, v_waiting, v_drawn);
+    elsif v_counted.exactly is null then
+      v_waiting := leasehold_internal.waiters_of(p_namespace, p_key);
+      if p_limit - v_waiting > v_far then
+        perform leasehold_internal.remember_waiters(p_namespace, p_key, v_waiting, v_drawn, null);
+        return null;
       end if;
-      return null;
     end if;
   end if;
   v_slot := leasehold_internal.creation_slot(p_namespace, p_key, (select t.seed from leasehold.turn t where t.name = 'creation'));
@@ -251,7 +268,14 @@ begin
     end if;
   end if;
   update leasehold.creation c set slot = c.slot where c.slot = v_slot;
-  return greatest(p_limit - (select count(*) from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key), 0);
+  -- Whoever had the turn before has drawn its tickets, and has committed.
+  v_drawn := (select t.last_value from leasehold.ticket t);
+  v_waiting := (select c.exactly from leasehold_internal.waiters_counted(p_namespace, p_key, v_drawn) c);
+  if v_waiting is null or v_is_blind then
+    v_waiting := leasehold_internal.waiters_of(p_namespace, p_key);
+    perform leasehold_internal.remember_waiters(p_namespace, p_key, v_waiting, v_drawn, clock_timestamp()) where not v_is_blind;
+  end if;
+  return greatest(p_limit - v_waiting, 0);
 end
 $$;
 
@@ -310,6 +334,7 @@ $$;
 
 revoke execute on function leasehold_internal.leases_below(text), leasehold_internal.leases_left(leasehold.rules),
   leasehold_internal.leases_counted(text), leasehold_internal.count_leases(text, boolean), leasehold_internal.note_leases(text[], integer),
-  leasehold_internal.is_far(bigint, text, text, bigint, bigint), leasehold_internal.remember_count(text, text, bigint, bigint),
+  leasehold_internal.waiters_counted(text, text, bigint), leasehold_internal.waiters_of(text, text),
+  leasehold_internal.remember_waiters(text, text, bigint, bigint, timestamptz),
   leasehold_internal.room_for_leases(text, bigint, bigint), leasehold_internal.room_for_waiters(text, text, bigint, bigint, boolean),
   leasehold_internal.has_room_for(text[], text[], leasehold.rules[]), leasehold_internal.apply_quotas(leasehold.acquire_work[]) from public;

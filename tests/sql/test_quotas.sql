@@ -72,6 +72,50 @@ select is(pg_temp.ask('w', array_fill('k'::text, array[1]), true), 'queued 1', '
 select lives_ok($$select leasehold.join_queue('w', 'k', gen_random_uuid())$$, 'for a SQL user too');
 select is(pg_temp.ask('w', array_fill('k'::text, array[1]), true), 'quota 1', 'and then there is none');
 
+-- a long queue that is full is counted now and then, and never holds more than the limit
+select leasehold.set_policy('long', max_waiters => 10400);
+select pg_temp.ask('long', '{k}');
+select pg_temp.ask('long', array_fill('k'::text, array[1]), true);
+create temp table first_waiter as select w.* from leasehold.waiter w where w.namespace = 'long';
+do $$
+declare
+  v_waiter leasehold.waiter;
+begin
+  select w.* into v_waiter from first_waiter w;
+  for v_nth in 1 .. 10299 loop
+    v_waiter.ticket := nextval('leasehold.ticket');
+    v_waiter.lease_key := gen_random_uuid();
+    insert into leasehold.waiter values (v_waiter.*);
+  end loop;
+end $$;
+create function pg_temp.waiters_read_by(p_count integer, out answer text, out read bigint) language plpgsql as $$
+begin
+  read := (select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where schemaname = 'leasehold' and relname = 'waiter');
+  answer := pg_temp.ask('long', array_fill('k'::text, array[p_count]), true);
+  read := (select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where schemaname = 'leasehold' and relname = 'waiter') - read;
+end
+$$;
+create function pg_temp.counted(p_ago interval) returns void language sql as $$
+  update leasehold.quota_count c set counted_at = clock_timestamp() - p_ago where c.prefix = 'long' and c.counted_at is not null
+$$;
+begin;
+select is(pg_temp.ask('long', array_fill('k'::text, array[60]), true), 'queued 60', 'near the limit they wait');
+select is((select amount from leasehold.quota_count where prefix = 'long' and counted_at is not null), 10300::bigint, 'and were counted under the turn');
+select pg_temp.counted('0 s');
+select is(pg_temp.ask('long', array_fill('k'::text, array[60]), true), 'queued 40, quota 20', 'the limit is exact, without another count');
+select is((select amount from leasehold.quota_count where prefix = 'long' and counted_at is not null), 10300::bigint, 'which would be written down');
+select pg_temp.counted('1 min');
+select is(pg_temp.ask('long', array_fill('k'::text, array[1]), true), 'quota 1', 'a count of before is made again');
+select pg_temp.counted('0 s');
+select answer, read from pg_temp.waiters_read_by(100) \gset refused_
+select is(:'refused_answer'::text, 'quota 100', 'what is full is full');
+select cmp_ok(:refused_read::bigint, '<', 5000::bigint, 'without counting');
+delete from leasehold.waiter w where w.namespace = 'long' and w.ticket in (select x.ticket from leasehold.waiter x where x.namespace = 'long' order by x.ticket desc limit 5);
+select pg_temp.counted('1 min');
+select is(pg_temp.ask('long', array_fill('k'::text, array[10]), true), 'queued 5, quota 5', 'who has gone makes room, once it is counted');
+select is((select count(*) from leasehold.waiter w where w.namespace = 'long'), 10400::bigint, 'and no more than that');
+commit;
+
 -- a history at random: whatever ends a lease, there are never more than the limit, and no count is wrong
 select leasehold.set_policy('r', max_leases => 2040, capacity => 3, free_retention => '0 s', grace => '0 s', min_duration => '100 ms');
 select pg_temp.ask('r.many', pg_temp.keys('x', 30));
