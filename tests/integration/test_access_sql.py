@@ -23,6 +23,7 @@ FUNCTIONS = {
     "release_fail": ("lease", "leasehold.release_fail({ns}, {key}, gen_random_uuid(), 'x')"),
     "join_queue": ("lease", "leasehold.join_queue({ns}, {key}, gen_random_uuid())"),
     "leave_queue": ("lease", "leasehold.leave_queue({ns}, {key}, gen_random_uuid())"),
+    "end_reason": ("lease", "leasehold.end_reason({ns}, {key}, gen_random_uuid())"),
     "guard": ("guard lease", "leasehold.guard({ns}, {key}, 1)"),
     "explain": ("read", "leasehold.explain({ns}, {key})"),
     "reap": (None, "leasehold.reap(array[{ns}])"),

@@ -182,7 +182,7 @@ BAD_LOOKS = {"Explain": [{}], "ListQueue": [{"page_size": -1}, {"page_token": "x
 
 
 def test_errors(world, still):
-    good = {"scope": scope("shop.new", "k"), "duration": duration(30), "lease_key": key_of(50)}
+    good = {"scope": scope("shop.new", "k"), "duration": duration(600), "lease_key": key_of(50)}
     answers = {f"Acquire, scope {name}": world.lease("Acquire", **{**good, "scope": bad}) for name, bad in BAD_SCOPES.items()}
     answers |= {f"Acquire, {name}": world.lease("Acquire", **{**good, **bad}) for name, bad in BAD_ACQUIRES.items()}
     for ask, table in ((world.lease, BAD_CALLS), (world.admin, BAD_ADMIN), (world.look, BAD_LOOKS)):

@@ -144,7 +144,7 @@ def test_its_bounds(service, ns, key, seconds):
 
 def test_its_bounds_on_the_command_line(shell, ns):
     said = shell("acquire", ns, "k", "--at-least", "25h")
-    assert said.returncode == 2 and "at-least '25h' is longer than a day" in said.stderr
+    assert said.returncode == 2 and "at-least must be at most 1 day" in said.stderr
 
 
 def test_the_bound_of_the_policy(shell, ns):

@@ -162,7 +162,7 @@ START_TEST(several_scopes_that_cannot_be_are_refused)
     scopes[1].units = 1;
     ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 2, NULL, leases, &test_error), LH_INVALID_ARGUMENT);
     ck_assert_str_eq(test_error.field, "units");
-    ck_assert_int_eq(strncmp(test_error.message, "scopes[1]: units is 1;", 22), 0);
+    ck_assert_int_eq(strncmp(test_error.message, "scopes[1]: units must be 0 ", 27), 0);
     request.wait_us = LH_SECOND;
     ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 1, &request, leases, &test_error), LH_INVALID_ARGUMENT);
     ck_assert_str_eq(test_error.field, "wait");
