@@ -117,6 +117,13 @@ delete from leasehold.waiter w where w.namespace = 'long' and w.ticket in (selec
 select pg_temp.counted('1 day');
 select is(pg_temp.ask('long', array_fill('k'::text, array[10]), true), 'queued 5, quota 5', 'who has gone makes room, once it is counted');
 select is((select count(*) from leasehold.waiter w where w.namespace = 'long'), 10400::bigint, 'and no more than that');
+delete from leasehold.waiter w where w.namespace = 'long' and w.ticket in (select x.ticket from leasehold.waiter x where x.namespace = 'long' order by x.ticket desc limit 2);
+select pg_temp.counted('1 day');
+select is(pg_temp.ask('long', '{k}', true), 'queued 1', 'one of two that have gone');
+select pg_temp.counted('0 s');
+select is(pg_temp.ask('long', '{k}', true, p_ticket => 1), 'queued 1', 'another comes back with a ticket of before');
+select pg_temp.counted('0 s');
+select is(pg_temp.ask('long', '{k}', true, p_ticket => 2), 'quota 1', 'and is counted in');
 commit;
 
 -- a history at random: whatever ends a lease, there are never more than the limit, and no count is wrong
