@@ -45,7 +45,7 @@ class Site:
     def asks(self, namespace, metadata=None, client=None):
         """Acquires there, at once: the word of the answer, "OK" or its reason."""
         def acquire():
-            (client or self.client).lease.Acquire(acquire_request(namespace, keys(), 30), metadata=metadata, timeout=BOUND)
+            (client or self.client).lease.Acquire(acquire_request(namespace, keys(), 600), metadata=metadata, timeout=BOUND)
             return "OK"
         return tried(acquire)[0]
 
