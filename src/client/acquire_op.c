@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#include "client/acquire_message.h"
+#include "client/acquire_request.h"
 #include "client/attempt.h"
 #include "client/client.h"
 #include "client/context.h"
@@ -27,14 +27,14 @@ static struct acquire_op *op_of(struct lh_request *request)
 static void give_back(struct acquire_op *op)
 {
     for (size_t i = 0; i < op->count; i++) {
-        struct lh_declared *declared = op->items[i].declared;
+        const struct lh_acquire_scope *wanted = &op->items[i].wanted;
         struct lh_lease *lease;
 
-        if (lh_leases_find(declared, op->items[i].scope_key, &op->key) != NULL)
+        if (lh_leases_find(wanted->declared, wanted->key, &op->key) != NULL)
             continue;
-        lease = lh_lease_create(declared, op->items[i].scope_key, &op->key);
+        lease = lh_lease_create(wanted->declared, wanted->key, &op->key);
         atomic_store(&lease->state, LEASE_RELEASING);
-        atomic_store(&lease->deadline_us, lh_plus_us(lh_clock_us(), declared->options.duration_us));
+        atomic_store(&lease->deadline_us, lh_plus_us(lh_clock_us(), wanted->declared->options.duration_us));
         if (lh_releases_enqueue(op->request.client, lease) != LH_OK)
             lh_lease_unref(lease);
     }
@@ -55,8 +55,8 @@ static bool is_over(const struct acquire_op *op, const struct granted *granted)
 
     for (size_t i = 0; i < op->count; i++) {
         int64_t deadline_us = lh_plus_us(granted_us, lh_unpack_duration_us(granted->leases[i]->remaining));
-        if (lh_leases_find(op->items[i].declared, op->items[i].scope_key, &op->key) == NULL &&
-            now_us >= deadline_us - op->items[i].declared->options.margin_us)
+        if (lh_leases_find(op->items[i].wanted.declared, op->items[i].wanted.key, &op->key) == NULL &&
+            now_us >= deadline_us - op->items[i].wanted.declared->options.margin_us)
             return true;
     }
     return false;
@@ -66,17 +66,17 @@ static struct lh_lease *take_lease(struct acquire_op *op, const struct acquire_i
                                    const Leasehold__V1__Lease *granted, int64_t waited_us)
 {
     int64_t remaining_us = lh_unpack_duration_us(granted->remaining);
-    struct lh_lease *lease = lh_leases_find(item->declared, item->scope_key, &op->key);
+    struct lh_lease *lease = lh_leases_find(item->wanted.declared, item->wanted.key, &op->key);
 
     if (lease != NULL) {
         lh_lease_ref(lease);
         lh_lease_renewed(lease, lh_plus_us(op->request.sent_us, waited_us), remaining_us, granted->deadline_is_final);
         return lease;
     }
-    lease = lh_lease_create(item->declared, item->scope_key, &op->key);
-    lease->user = item->user;
-    if (op->parent != NULL)
-        atomic_store(&lease->context, lh_context_create_for_lease(op->parent, LH_FOREVER));
+    lease = lh_lease_create(item->wanted.declared, item->wanted.key, &op->key);
+    lease->user = item->wanted.user;
+    if (op->options.context != NULL)
+        atomic_store(&lease->context, lh_context_create_for_lease(op->options.context, LH_FOREVER));
     lh_lease_begin(lease, lh_unpack_grant(granted), op->request.sent_us, waited_us, remaining_us,
                    granted->deadline_is_final);
     lh_renewals_add(&op->request.client->renewals, lease);
@@ -143,7 +143,7 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
         return REQUEST_AGAIN;
     }
     reason = lh_attempt_judge_error(request, reply);
-    if (request->status == LH_LEASE_HELD && op->wait_us > 0 && request->wait_us == 0) {
+    if (request->status == LH_LEASE_HELD && op->options.wait_us > 0 && request->wait_us == 0) {
         request->status = request->error.status = LH_WAIT_TIMEOUT;
         return RETRY_NO_REASON;
     }
@@ -157,14 +157,9 @@ static void undo(struct lh_request *request, const struct lh_reply *reply)
 
 void lh_acquire_destroy(struct acquire_op *op)
 {
-    lh_context_destroy(op->parent);
+    lh_context_destroy(op->options.context);
     forget_granted(op);
-    for (size_t i = 0; i < op->label_count; i++)
-        free(op->labels[i]);
-    for (size_t i = 0; i < op->count; i++)
-        free(op->items[i].scope_key);
-    free(op->owner);
-    free(op->name);
+    lh_arena_finish(&op->strings);
     free(op);
 }
 
@@ -207,6 +202,51 @@ const struct request_verb lh_acquire_all_verb = {
 
 /* --- who is told what it waits for: the answer is a stream --- */
 
+/* A time that no database has is passed over. */
+static int64_t timestamp_us(const Google__Protobuf__Timestamp *timestamp)
+{
+    Google__Protobuf__Duration since_1970 = GOOGLE__PROTOBUF__DURATION__INIT;
+
+    if (timestamp == NULL)
+        return 0;
+    since_1970.seconds = timestamp->seconds;
+    since_1970.nanos = timestamp->nanos;
+    return lh_unpack_duration_us(&since_1970);
+}
+
+static int64_t minus_us(int64_t at_us, int64_t less_us)
+{
+    int64_t difference_us;
+    return __builtin_sub_overflow(at_us, less_us, &difference_us) ? 0 : difference_us;
+}
+
+void lh_acquire_tell(struct acquire_op *op, const Leasehold__V1__Contention *contention)
+{
+    const Leasehold__V1__Lease *holder = contention->holder;
+    struct lh_obstacle obstacle = {
+        .owner = "",
+        .principal = "",
+        .liveness = (enum lh_holder_liveness)contention->liveness,
+        .waiters_ahead = (uint32_t)contention->waiters_ahead,
+        .rests_us = contention->rests == NULL ? 0 : lh_unpack_duration_us(contention->rests),
+        .holder_count = (uint32_t)contention->holder_count,
+        .units_free = contention->units_free == NULL ? -1 : contention->units_free->value,
+    };
+
+    if (holder != NULL) {
+        /* The database's clock when it answered. */
+        int64_t now_us = minus_us(timestamp_us(holder->deadline), lh_unpack_duration_us(holder->remaining));
+        obstacle.owner = holder->owner;
+        obstacle.principal = holder->principal;
+        obstacle.token = holder->token;
+        obstacle.mode = holder->mode == LEASEHOLD__V1__MODE__MODE_SHARED ? LH_SHARED : LH_EXCLUSIVE;
+        obstacle.units = holder->units;
+        obstacle.held_us = minus_us(now_us, timestamp_us(holder->acquired_at));
+        obstacle.silent_us = minus_us(now_us, timestamp_us(holder->heartbeat_at));
+    }
+    op->options.on_waiting(op->options.on_waiting_arg, &obstacle);
+}
+
 static void on_event(struct lh_request *request, const void *data, size_t size)
 {
     struct acquire_op *op = op_of(request);
@@ -244,7 +284,7 @@ void lh_acquire_start(struct lh_request *request)
     struct lh_lease *before = NULL;
 
     for (size_t i = 0; i < op->count && before == NULL; i++)
-        before = lh_releases_find(releases, op->items[i].declared->text, op->items[i].scope_key);
+        before = lh_releases_find(releases, op->items[i].wanted.declared->text, op->items[i].wanted.key);
     if (before == NULL) {
         lh_request_go(request);
         return;

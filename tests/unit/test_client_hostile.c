@@ -2,7 +2,7 @@
 #include <check.h>
 #include <stdint.h>
 
-#include "client/acquire_message.h"
+#include "client/acquire_op.h"
 #include "client/reply.h"
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"
@@ -80,7 +80,7 @@ START_TEST(times_that_no_database_has_do_not_overflow)
     Leasehold__V1__Lease holder = LEASEHOLD__V1__LEASE__INIT;
     Google__Protobuf__Timestamp deadline = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
     Google__Protobuf__Timestamp acquired_at = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
-    struct acquire_op op = {.on_waiting = on_waiting};
+    struct acquire_op op = {.options.on_waiting = on_waiting};
 
     contention.holder = &holder;
     holder.deadline = &deadline;
