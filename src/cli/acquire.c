@@ -1,10 +1,6 @@
 /*
- * acquire: one lease key, and as many calls with it as the wait takes.
- *
- * A call may come back before the wait has passed: the server waits for max_block at most (BLOCKING_TIMEOUT), it may
- * be stopping, its database may be away, the connection may break. Each time the same lease key asks again for what is
- * left of the wait, and finds its place in the queue or the lease that it was granted meanwhile. Without --wait that
- * goes on for --timeout, and a server that could not be reached is reported at once.
+ * acquire: one lease key, and as many calls with it as the wait takes. Without --wait that goes on for --timeout, and a
+ * server that could not be reached is reported at once.
  *
  * Ctrl-C cancels the call, which leaves the queue. A lease that was granted in that instant is released again, unless
  * the caller chose the lease key: then it may be one that was held before.
@@ -22,109 +18,43 @@
 #include "cli/server.h"
 #include "json/print.h"
 
-#define SERVICE (&leasehold__v1__lease_service__descriptor)
-#define BLOCKED_US LH_US_PER_S /* a server that blocked for so long may be asked again at once */
-
 struct acquire {
     struct lh_cli *cli;
     struct lh_server server;
     struct lh_cli_acquire asked;
-
-    int64_t give_up_at_us; /* LH_RPC_FOREVER: never */
-    int64_t wait_until_us; /* LH_CLI_WAIT_TIME */
-    int64_t sent_at_us;    /* the last attempt; 0: none yet */
-    bool may_be_granted;   /* an attempt went out and had no verdict */
-    bool has_told;         /* that the server is away and we go on */
+    bool may_be_granted; /* an attempt went out and had no verdict */
+    bool has_told;       /* that the server is away and we go on */
 };
 
-/* --- asking --- */
-
-static int64_t later(int64_t now_us, int64_t by_us)
+static struct lh_by_key by_key(struct acquire *acquire)
 {
-    return now_us > LH_RPC_FOREVER - by_us ? LH_RPC_FOREVER : now_us + by_us;
+    return (struct lh_by_key){.caller = acquire->server.caller,
+                              .scope = &acquire->asked.scope.message,
+                              .lease_key = acquire->asked.lease_key,
+                              .deadline_us = lh_clock_us() + LH_US_PER_S};
 }
 
-/* Sent, and no verdict came back: the lease may have been granted all the same. */
-static bool leaves_it_open(const struct lh_reply *reply)
+static void tell_that_we_go_on(void *arg, const struct lh_reply *reply)
 {
-    if (reply->code == LH_GRPC_OK || reply->delivery == LH_RPC_NOT_SENT)
-        return false;
-    return !reply->has_reason || reply->reason == LH_DATABASE_UNAVAILABLE;
-}
+    struct acquire *acquire = arg;
 
-static void attempt(struct acquire *acquire, struct lh_reply *reply)
-{
-    Leasehold__V1__AcquireRequest request = LEASEHOLD__V1__ACQUIRE_REQUEST__INIT;
-    Google__Protobuf__Duration duration = lh_duration_message(acquire->asked.duration_us);
-    Google__Protobuf__Duration wait, at_least;
-    int64_t now_us = lh_clock_us();
-    int64_t left_us = acquire->sent_at_us == 0 ? acquire->asked.wait_us : acquire->wait_until_us - now_us;
-
-    request.scope = &acquire->asked.scope.message;
-    request.duration = &duration;
-    request.owner = acquire->asked.owner;
-    request.lease_key = acquire->asked.lease_key;
-    request.labels = acquire->asked.label_list;
-    request.n_labels = acquire->asked.label_count;
-    request.wait_forever = acquire->asked.wait == LH_CLI_WAIT_FOREVER;
-    request.wait_while_alive = acquire->asked.wait == LH_CLI_WAIT_ALIVE;
-    if (acquire->asked.wait == LH_CLI_WAIT_TIME && left_us > 0) {
-        wait = lh_duration_message(left_us);
-        request.wait = &wait;
-    }
-    if (acquire->asked.at_least_us != LH_CLI_AT_LEAST_POLICY) {
-        at_least = lh_duration_message(acquire->asked.at_least_us);
-        request.at_least = &at_least;
-    }
-    if (acquire->asked.units > 0) {
-        request.mode = LEASEHOLD__V1__MODE__MODE_SHARED;
-        request.units = acquire->asked.units;
-    }
-    acquire->sent_at_us = now_us;
-    lh_caller_call(acquire->server.caller, SERVICE, "Acquire", &request.base, acquire->give_up_at_us, reply);
-    acquire->may_be_granted |= leaves_it_open(reply);
-}
-
-/* How long until the next attempt; negative: this answer is the last. */
-static int64_t next_attempt_in_us(const struct acquire *acquire, const struct lh_reply *reply, unsigned failures)
-{
-    bool is_waiting = acquire->asked.wait != LH_CLI_WAIT_NONE;
-
-    if (reply->has_reason && reply->reason == LH_BLOCKING_TIMEOUT && is_waiting)
-        return lh_clock_us() - acquire->sent_at_us >= BLOCKED_US ? 0 : lh_backoff_us(failures, reply);
-    if (lh_reply_is_passing(reply) || (is_waiting && !reply->has_reason && reply->code == LH_GRPC_UNAVAILABLE))
-        return lh_backoff_us(failures, reply);
-    return -1;
-}
-
-static void tell_that_we_go_on(struct acquire *acquire, const struct lh_reply *reply)
-{
-    if (acquire->has_told || acquire->asked.wait == LH_CLI_WAIT_NONE)
-        return;
-    if (reply->has_reason && reply->reason == LH_BLOCKING_TIMEOUT)
-        return;
+    if (!acquire->has_told)
+        lh_error_print("%s: %s; still waiting", acquire->cli->server, reply->words);
     acquire->has_told = true;
-    lh_error_print("%s: %s; still waiting", acquire->cli->server, reply->words);
 }
 
 static void ask(struct acquire *acquire, struct lh_reply *reply)
 {
-    unsigned failures = 0;
+    const struct lh_by_key lease = by_key(acquire);
+    struct lh_by_key_acquire asking = {.options = &acquire->asked.options,
+                                       .duration_us = acquire->asked.duration_us,
+                                       .timeout_us = acquire->cli->timeout_us,
+                                       .on_again = tell_that_we_go_on,
+                                       .arg = acquire};
 
-    for (;;) {
-        int64_t pause_us;
-
-        attempt(acquire, reply);
-        if (reply->code == LH_GRPC_OK || reply->code == LH_GRPC_CANCELLED)
-            return;
-        pause_us = next_attempt_in_us(acquire, reply, failures);
-        if (pause_us < 0 || lh_clock_us() >= acquire->give_up_at_us - pause_us)
-            return;
-        failures = pause_us == 0 ? 0 : failures + 1;
-        tell_that_we_go_on(acquire, reply);
-        lh_reply_finish(reply);
-        lh_caller_sleep(acquire->server.caller, pause_us);
-    }
+    lh_caller_catch_signals(acquire->server.caller);
+    lh_by_key_acquire(&lease, &asking, reply);
+    acquire->may_be_granted = asking.may_be_granted;
 }
 
 /* --- what came of it --- */
@@ -172,9 +102,14 @@ static void print_text(const Leasehold__V1__Lease *lease, int64_t waited_us)
 /* Only we know its lease key. If this fails, the lease ends by its deadline. */
 static void give_back(struct acquire *acquire)
 {
-    if (acquire->asked.is_own_key)
-        lh_server_release(&acquire->server, &acquire->asked.scope.message, acquire->asked.lease_key, NULL,
-                          lh_clock_us() + LH_US_PER_S);
+    const struct lh_by_key lease = by_key(acquire);
+    enum lh_status status;
+    struct lh_reply reply;
+
+    if (!acquire->asked.is_own_key)
+        return;
+    lh_by_key_release(&lease, NULL, &reply, &status);
+    lh_reply_finish(&reply);
 }
 
 static enum lh_exit on_granted(struct acquire *acquire, const Leasehold__V1__AcquireResponse *response)
@@ -212,16 +147,10 @@ static enum lh_exit on_refused(struct acquire *acquire, const struct lh_reply *r
 
 static enum lh_exit take(struct acquire *acquire)
 {
-    int64_t now_us = lh_clock_us();
     enum lh_exit status;
     struct lh_reply reply;
     int number;
 
-    acquire->wait_until_us = later(now_us, acquire->asked.wait_us);
-    acquire->give_up_at_us = later(acquire->wait_until_us, acquire->cli->timeout_us);
-    if (acquire->asked.wait == LH_CLI_WAIT_FOREVER || acquire->asked.wait == LH_CLI_WAIT_ALIVE)
-        acquire->give_up_at_us = LH_RPC_FOREVER;
-    lh_caller_catch_signals(acquire->server.caller);
     ask(acquire, &reply);
     number = lh_caller_take_signal(acquire->server.caller);
     if (number != 0) {

@@ -7,43 +7,41 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 
-static enum lh_status take_wait(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
+static enum lh_status take_wait(struct lh_acquire_options *options, const struct lh_args *args, struct lh_error *error)
 {
     const char *text = lh_args_value(args, "wait");
 
-    asked->wait = LH_CLI_WAIT_NONE;
     if (text == NULL)
         return LH_OK;
     if (strcmp(text, "forever") == 0) {
-        asked->wait = LH_CLI_WAIT_FOREVER;
+        options->wait_us = LH_FOREVER;
     } else if (strcmp(text, "alive") == 0) {
-        asked->wait = LH_CLI_WAIT_ALIVE;
-    } else {
-        if (lh_check_duration("wait", text, 0, &asked->wait_us, error) != LH_OK)
-            return asked->wait_us == INT64_MAX
-                       ? LH_INVALID_ARGUMENT
-                       : lh_error_set(error, LH_INVALID_ARGUMENT,
-                                      "invalid wait '%.64s'; use a duration such as 5s, forever or alive", text);
-        asked->wait = asked->wait_us > 0 ? LH_CLI_WAIT_TIME : LH_CLI_WAIT_NONE;
+        options->wait_while_alive = true;
+    } else if (lh_check_duration("wait", text, 0, &options->wait_us, error) != LH_OK) {
+        return options->wait_us == INT64_MAX
+                   ? LH_INVALID_ARGUMENT
+                   : lh_error_set(error, LH_INVALID_ARGUMENT,
+                                  "invalid wait '%.64s'; use a duration such as 5s, forever or alive", text);
     }
     return LH_OK;
 }
 
-static enum lh_status take_at_least(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
+static enum lh_status take_at_least(struct lh_acquire_options *options, const struct lh_args *args,
+                                    struct lh_error *error)
 {
     const char *text = lh_args_value(args, "at-least");
+    int64_t at_least_us;
 
-    asked->at_least_us = LH_CLI_AT_LEAST_POLICY;
     if (text == NULL)
         return LH_OK;
-    if (lh_check_duration("at-least", text, 0, &asked->at_least_us, error) != LH_OK)
+    if (lh_check_duration("at-least", text, 0, &at_least_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    return lh_bounds_duration("at-least", asked->at_least_us, 0, LH_AT_LEAST_MAX_US, error);
+    options->at_least_us = at_least_us == 0 ? LH_NO_MINIMUM : at_least_us;
+    return lh_bounds_duration("at-least", at_least_us, 0, LH_AT_LEAST_MAX_US, error);
 }
 
-static enum lh_status take_mode(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
+static enum lh_status take_mode(struct lh_acquire_options *options, const struct lh_args *args, struct lh_error *error)
 {
     const char *text = lh_args_value(args, "shared");
     int64_t units = 1;
@@ -55,13 +53,13 @@ static enum lh_status take_mode(struct lh_cli_acquire *asked, const struct lh_ar
                             "--shared and --at-least cannot be combined: a shared lease has no minimum hold");
     if (text != NULL && lh_check_number("shared", text, 1, LH_UNITS_MAX, &units, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    asked->units = (int32_t)units;
+    options->mode = LH_SHARED;
+    options->units = (int32_t)units;
     return LH_OK;
 }
 
 static enum lh_status take_label(struct lh_cli_acquire *asked, const char *text, struct lh_error *error)
 {
-    Leasehold__V1__AcquireRequest__LabelsEntry *label = &asked->labels[asked->label_count];
     size_t name_size;
 
     if (lh_bounds_label(text, &name_size, error) != LH_OK)
@@ -69,13 +67,9 @@ static enum lh_status take_label(struct lh_cli_acquire *asked, const char *text,
     if (asked->label_count == LH_LABELS_MAX)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "too many labels; a lease can have %d", LH_LABELS_MAX);
     for (size_t i = 0; i < asked->label_count; i++)
-        if (strlen(asked->labels[i].key) == name_size && memcmp(asked->labels[i].key, text, name_size) == 0)
-            return lh_error_set(error, LH_INVALID_ARGUMENT, "label %s is given twice", asked->labels[i].key);
-    leasehold__v1__acquire_request__labels_entry__init(label);
-    label->key = lh_strdup(text);
-    label->key[name_size] = '\0';
-    label->value = label->key + name_size + 1;
-    asked->label_list[asked->label_count++] = label;
+        if (strncmp(asked->labels[i], text, name_size + 1) == 0) /* the = too */
+            return lh_error_set(error, LH_INVALID_ARGUMENT, "label %.*s is given twice", (int)name_size, text);
+    asked->labels[asked->label_count++] = text;
     return LH_OK;
 }
 
@@ -87,6 +81,7 @@ static enum lh_status take_labels(struct lh_cli_acquire *asked, const struct lh_
     while ((text = lh_args_next_value(args, "label", &at)) != NULL)
         if (take_label(asked, text, error) != LH_OK)
             return LH_INVALID_ARGUMENT;
+    asked->options.labels = asked->labels;
     return LH_OK;
 }
 
@@ -101,6 +96,7 @@ static enum lh_status take_lease_key(struct lh_cli_acquire *asked, const struct 
     else if (lh_bounds_lease_key(text, &uuid, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     lh_uuid_format(&uuid, asked->lease_key);
+    asked->options.lease_key = asked->lease_key;
     return LH_OK;
 }
 
@@ -122,6 +118,7 @@ static enum lh_status take_owner(struct lh_cli_acquire *asked, const struct lh_a
     } else if (strlen(text) < sizeof(asked->owner)) {
         strcpy(asked->owner, text);
     }
+    asked->options.owner = asked->owner;
     return lh_bounds_text("owner", LH_TEXT_OWNER, text, error);
 }
 
@@ -133,9 +130,9 @@ enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh
     if (duration != NULL &&
         lh_check_duration("duration", duration, LH_DURATION_MIN_US, &asked->duration_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    if (take_mode(asked, args, error) != LH_OK || take_at_least(asked, args, error) != LH_OK)
+    if (take_mode(&asked->options, args, error) != LH_OK || take_at_least(&asked->options, args, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    if (take_wait(asked, args, error) != LH_OK || take_lease_key(asked, args, error) != LH_OK ||
+    if (take_wait(&asked->options, args, error) != LH_OK || take_lease_key(asked, args, error) != LH_OK ||
         take_owner(asked, args, error) != LH_OK || take_labels(asked, args, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     return lh_scope_message_init(&asked->scope, args->words[0], args->words[1], error) ? LH_OK : LH_INVALID_ARGUMENT;
@@ -144,6 +141,16 @@ enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh
 void lh_cli_acquire_finish(struct lh_cli_acquire *asked)
 {
     lh_scope_message_finish(&asked->scope);
-    for (size_t i = 0; i < asked->label_count; i++)
-        free(asked->labels[i].key);
+}
+
+void lh_cli_acquire_share_out(struct lh_acquire_options *options, struct lh_acquire_scope *scopes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        scopes[i].mode = options->mode;
+        scopes[i].units = options->units;
+        scopes[i].at_least_us = options->at_least_us;
+    }
+    options->mode = LH_EXCLUSIVE;
+    options->units = 0;
+    options->at_least_us = 0;
 }

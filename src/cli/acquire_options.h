@@ -9,15 +9,7 @@
 #include "cli/args.h"
 #include "cli/bounds.h"
 #include "cli/message.h"
-
-enum lh_cli_wait {
-    LH_CLI_WAIT_NONE,
-    LH_CLI_WAIT_TIME, /* wait_us */
-    LH_CLI_WAIT_FOREVER,
-    LH_CLI_WAIT_ALIVE, /* while the holder is alive */
-};
-
-#define LH_CLI_AT_LEAST_POLICY INT64_C(-1)
+#include "leasehold.h"
 
 struct lh_cli_acquire {
     struct lh_scope_message scope;
@@ -25,18 +17,17 @@ struct lh_cli_acquire {
     bool is_own_key; /* made here: no other process knows the key */
     char owner[256];
     int64_t duration_us;
-    int64_t at_least_us; /* LH_CLI_AT_LEAST_POLICY: not given */
-    int32_t units;       /* units of a shared lease; 0: exclusive */
-    enum lh_cli_wait wait;
-    int64_t wait_us;
-    Leasehold__V1__AcquireRequest__LabelsEntry labels[LH_LABELS_MAX];
-    Leasehold__V1__AcquireRequest__LabelsEntry *label_list[LH_LABELS_MAX];
+    struct lh_acquire_options options; /* owner, lease_key and labels borrow from this and from the arguments */
+    const char *labels[LH_LABELS_MAX + 1];
     size_t label_count;
 };
 
-/* Takes the options; `asked` is zero-initialised before. Finish it in any case. Borrows from `args`.
+/* Takes the options; `asked` is zero-initialised before. Finish it in any case, and leave it in place. Borrows from `args`.
    LH_INVALID_ARGUMENT: `error` names the word. */
 enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error);
 void lh_cli_acquire_finish(struct lh_cli_acquire *asked);
+
+/* Moves the options that lh_acquire_all has for each scope to the scopes. */
+void lh_cli_acquire_share_out(struct lh_acquire_options *options, struct lh_acquire_scope *scopes, size_t count);
 
 #endif

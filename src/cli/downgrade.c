@@ -3,11 +3,8 @@
 #include "cli/bounds.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
-#include "cli/message.h"
 #include "cli/server.h"
 #include "json/print.h"
-
-#define SERVICE (&leasehold__v1__lease_service__descriptor)
 
 static void print_lease(const struct lh_cli *cli, const Leasehold__V1__Lease *lease)
 {
@@ -21,49 +18,36 @@ static void print_lease(const struct lh_cli *cli, const Leasehold__V1__Lease *le
     lh_grid_print(&card, stdout);
 }
 
-/* A repeat finds its own work done, and gets the same answer. */
-static enum lh_exit ask(struct lh_server *server, const Leasehold__V1__DowngradeRequest *request)
+static enum lh_exit report(const struct lh_cli *cli, const struct lh_reply *reply)
 {
-    const Leasehold__V1__DowngradeResponse *response;
-    struct lh_reply reply;
-    enum lh_exit status = lh_server_call(server, SERVICE, "Downgrade", &request->base, LH_REPEAT, &reply);
+    const Leasehold__V1__DowngradeResponse *response = (const void *)reply->message;
 
-    response = (const Leasehold__V1__DowngradeResponse *)reply.message;
-    if (response != NULL && response->lease != NULL) {
-        print_lease(server->cli, response->lease);
-    } else if (response != NULL) {
-        status = lh_error_print("the server answered without a lease; it is not a leaseholdd, or it is broken");
-    }
-    lh_reply_finish(&reply);
-    return status;
+    if (response == NULL)
+        return lh_error_reply(cli, reply);
+    if (response->lease == NULL)
+        return lh_error_print("the server answered without a lease; it is not a leaseholdd, or it is broken");
+    print_lease(cli, response->lease);
+    return LH_EXIT_DONE;
 }
 
 static enum lh_exit run(struct lh_cli *cli)
 {
-    Leasehold__V1__DowngradeRequest request = LEASEHOLD__V1__DOWNGRADE_REQUEST__INIT;
-    Leasehold__V1__LeaseRef ref = LEASEHOLD__V1__LEASE_REF__INIT;
-    const char *word = cli->args.word_count > 2 ? cli->args.words[2] : NULL;
     const char *units_text = lh_args_value(&cli->args, "units");
-    char lease_key[LH_UUID_TEXT_BYTES];
+    struct lh_server_lease lease;
     struct lh_error error = {0};
-    struct lh_server server;
-    struct lh_scope_message scope;
+    struct lh_reply reply;
     int64_t units = 1;
     enum lh_exit status;
 
-    if ((units_text != NULL && lh_check_number("units", units_text, 1, LH_UNITS_MAX, &units, &error) != LH_OK) ||
-        lh_take_lease_key(word, lease_key, &error) != LH_OK ||
-        !lh_scope_message_init(&scope, cli->args.words[0], cli->args.words[1], &error))
+    if (units_text != NULL && lh_check_number("units", units_text, 1, LH_UNITS_MAX, &units, &error) != LH_OK)
         return lh_error_value(cli, &error);
-    ref.scope = &scope.message;
-    ref.lease_key = lease_key;
-    request.lease = &ref;
-    request.units = (int32_t)units;
-    status = lh_server_open(&server, cli);
-    if (status == LH_EXIT_DONE)
-        status = ask(&server, &request);
-    lh_server_close(&server);
-    lh_scope_message_finish(&scope);
+    status = lh_server_open_lease(&lease, cli);
+    if (status == LH_EXIT_DONE) {
+        lh_by_key_downgrade(&lease.by_key, (int32_t)units, &reply);
+        status = report(cli, &reply);
+        lh_reply_finish(&reply);
+    }
+    lh_server_close_lease(&lease);
     return status;
 }
 

@@ -216,6 +216,16 @@ void lh_error_lost(Leasehold__V1__EndReason reason, const char *message, const c
         lh_error_print("the lease is lost (%s)%s%s; %s", lh_end_reason_text(reason), colon, message, advice);
 }
 
+void lh_error_outcome(enum lh_status status, const char *message, const char *undone, const char *advice)
+{
+    if (status == LH_INVALID_ARGUMENT)
+        lh_error_print("%s", message);
+    else if (status == LH_UNAVAILABLE)
+        lh_error_print("%s%s%s; %s", undone, message[0] != '\0' ? ": " : "", message, advice);
+    else
+        lh_error_print("refused: %s", message);
+}
+
 /* Leasehold's own errors begin with the condition's name, because psql hides SQLSTATEs; a sentence needs none. */
 static const char *without_condition(const struct lh_error *error)
 {

@@ -29,6 +29,9 @@ enum lh_exit lh_error_reply(const struct lh_cli *cli, const struct lh_reply *rep
 /* Prints that the lease is not held (any more): the reason as far as it is known, and its consequence. */
 void lh_error_lost(Leasehold__V1__EndReason reason, const char *message, const char *advice);
 
+/* Reports an item of a batch that was neither done nor lost. `undone` and `advice` are for one that may be repeated. */
+void lh_error_outcome(enum lh_status status, const char *message, const char *undone, const char *advice);
+
 /* Prints that a statement failed, or that a database could not be reached. */
 enum lh_exit lh_error_database(const struct lh_cli *cli, const struct lh_error *error);
 enum lh_exit lh_exit_of_status(enum lh_status status);

@@ -1,143 +1,64 @@
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "cli/bounds.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
-#include "cli/message.h"
 #include "cli/server.h"
 #include "json/print.h"
 
-#define SERVICE (&leasehold__v1__lease_service__descriptor)
-
-/*
- * Repeats while it is unknown whether it was done. A repetition that gets LOST because the lease was released has found
- * its own first attempt: `was_repeated` lets that be taken as done.
- */
-static const Leasehold__V1__ReleaseResult *ask(struct lh_server *server, Leasehold__V1__ReleaseItem *item,
-                                               bool *was_repeated, struct lh_reply *reply)
+static void report_lost(const Leasehold__V1__ReleaseResult *result)
 {
-    Leasehold__V1__ReleaseRequest request = LEASEHOLD__V1__RELEASE_REQUEST__INIT;
-    int64_t deadline_us = lh_clock_us() + server->cli->timeout_us;
-
-    request.items = &item;
-    request.n_items = 1;
-    for (unsigned attempt = 0;; attempt++) {
-        const Leasehold__V1__ReleaseResponse *response;
-        bool may_be_done;
-        int64_t pause_us;
-
-        lh_caller_call(server->caller, SERVICE, "Release", &request.base, deadline_us, reply);
-        response = (const Leasehold__V1__ReleaseResponse *)reply->message;
-        may_be_done = response == NULL && reply->delivery != LH_RPC_NOT_SENT;
-        pause_us = lh_backoff_us(attempt, reply);
-        if (response != NULL && response->n_results != 1)
-            return NULL;
-        if (response != NULL && (response->results[0]->outcome != LEASEHOLD__V1__OUTCOME__OUTCOME_RETRY ||
-                                 lh_clock_us() + pause_us >= deadline_us))
-            return response->results[0];
-        if (response == NULL && (!lh_reply_is_passing(reply) || lh_clock_us() + pause_us >= deadline_us))
-            return NULL;
-        *was_repeated |= may_be_done;
-        lh_reply_finish(reply);
-        lh_caller_sleep(server->caller, pause_us);
-    }
-}
-
-static enum lh_exit report_lost(const Leasehold__V1__ReleaseResult *result, bool is_failure, bool was_repeated)
-{
-    Leasehold__V1__EndReason own =
-        is_failure ? LEASEHOLD__V1__END_REASON__END_REASON_FAILED : LEASEHOLD__V1__END_REASON__END_REASON_RELEASED;
-
-    if (was_repeated && result->end_reason == own)
-        return LH_EXIT_DONE;
     if (result->end_reason == LEASEHOLD__V1__END_REASON__END_REASON_RELEASED ||
         result->end_reason == LEASEHOLD__V1__END_REASON__END_REASON_FAILED)
         lh_error_print("the lease was already released (%s)", lh_end_reason_text(result->end_reason));
     else
         lh_error_lost(result->end_reason, result->message, "what it protected may have been done twice");
-    return LH_EXIT_LOST;
 }
 
-static enum lh_exit report(const struct lh_cli *cli, const Leasehold__V1__ReleaseResult *result, bool was_repeated)
+static enum lh_exit report(const struct lh_cli *cli, const Leasehold__V1__ReleaseResult *result, enum lh_status status)
 {
-    bool is_failure = lh_args_has(&cli->args, "fail");
-    enum lh_exit status = LH_EXIT_DONE;
-
     if (cli->output == LH_OUTPUT_JSON)
         lh_json_print(stdout, &result->base);
-    switch (result->outcome) {
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_OK:
-        break;
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_LOST:
-        status = report_lost(result, is_failure, was_repeated);
-        break;
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID:
-        lh_error_print("%s", result->message);
-        return LH_EXIT_USAGE;
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_RETRY:
-        lh_error_print("not released yet%s%s; try again", result->message[0] != '\0' ? ": " : "", result->message);
-        return LH_EXIT_UNAVAILABLE;
-    default:
-        return lh_error_print("refused: %s", result->message);
-    }
-    if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_TEXT)
-        printf("released%s\n", is_failure ? ", as failed" : "");
-    return status;
+    if (status == LH_LOST)
+        report_lost(result);
+    else if (status != LH_OK)
+        lh_error_outcome(status, result->message, "not released yet", "try again");
+    else if (cli->output == LH_OUTPUT_TEXT)
+        printf("released%s\n", lh_args_has(&cli->args, "fail") ? ", as failed" : "");
+    return lh_exit_of_status(status);
 }
 
-/* What goes with it: checked, and put into `item`, which borrows it. */
-static enum lh_status take_result(const struct lh_cli *cli, Leasehold__V1__ReleaseItem *item, struct lh_error *error)
+/* What goes with it: checked, and put into `options`, which borrows it. */
+static enum lh_status take_result(const struct lh_cli *cli, struct lh_release_options *options, struct lh_error *error)
 {
-    const char *result = lh_args_value(&cli->args, "result");
-    const char *failure = lh_args_value(&cli->args, "fail");
-
-    if (result != NULL && failure != NULL)
+    options->result = lh_args_value(&cli->args, "result");
+    options->failure = lh_args_value(&cli->args, "fail");
+    if (options->result != NULL && options->failure != NULL)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "--result and --fail cannot be combined");
-    if (failure != NULL) {
-        item->result_case = LEASEHOLD__V1__RELEASE_ITEM__RESULT_FAILURE;
-        item->failure = (char *)(uintptr_t)failure;
-        return lh_bounds_text("fail", LH_TEXT_REASON, failure, error);
-    }
-    if (result != NULL) {
-        item->result_case = LEASEHOLD__V1__RELEASE_ITEM__RESULT_SUCCESS;
-        item->success = (char *)(uintptr_t)result;
-        return lh_check_result(result, error);
-    }
-    return LH_OK;
+    if (options->failure != NULL)
+        return lh_bounds_text("fail", LH_TEXT_REASON, options->failure, error);
+    return options->result != NULL ? lh_check_result(options->result, error) : LH_OK;
 }
 
 static enum lh_exit run(struct lh_cli *cli)
 {
-    Leasehold__V1__ReleaseItem item = LEASEHOLD__V1__RELEASE_ITEM__INIT;
-    Leasehold__V1__LeaseRef ref = LEASEHOLD__V1__LEASE_REF__INIT;
     const Leasehold__V1__ReleaseResult *result;
-    const char *word = cli->args.word_count > 2 ? cli->args.words[2] : NULL;
-    char lease_key[LH_UUID_TEXT_BYTES];
+    struct lh_release_options options = {0};
+    struct lh_server_lease lease;
     struct lh_error error = {0};
-    bool was_repeated = false;
-    struct lh_server server;
-    struct lh_scope_message scope;
     struct lh_reply reply;
+    enum lh_status outcome;
     enum lh_exit status;
 
-    if (take_result(cli, &item, &error) != LH_OK || lh_take_lease_key(word, lease_key, &error) != LH_OK ||
-        !lh_scope_message_init(&scope, cli->args.words[0], cli->args.words[1], &error))
+    if (take_result(cli, &options, &error) != LH_OK)
         return lh_error_value(cli, &error);
-    ref.scope = &scope.message;
-    ref.lease_key = lease_key;
-    item.lease = &ref;
-    status = lh_server_open(&server, cli);
+    status = lh_server_open_lease(&lease, cli);
     if (status == LH_EXIT_DONE) {
-        result = ask(&server, &item, &was_repeated, &reply);
-        if (result != NULL)
-            status = report(cli, result, was_repeated);
-        else
-            status = lh_error_reply(cli, &reply);
+        result = lh_by_key_release(&lease.by_key, &options, &reply, &outcome);
+        status = result != NULL ? report(cli, result, outcome) : lh_error_reply(cli, &reply);
         lh_reply_finish(&reply);
     }
-    lh_server_close(&server);
-    lh_scope_message_finish(&scope);
+    lh_server_close_lease(&lease);
     return status;
 }
 

@@ -279,10 +279,25 @@ static enum lh_status take_arguments(struct lh_run *run, struct lh_error *error)
     }
     run->own_status = (int)number;
     run->repeats = lh_args_has(args, "repeat");
-    if (run->repeats && run->asked.wait == LH_CLI_WAIT_NONE && !lh_args_has(args, "nonblock"))
-        run->asked.wait = LH_CLI_WAIT_FOREVER;
+    if (run->repeats && run->asked.options.wait_us == 0 && !run->asked.options.wait_while_alive &&
+        !lh_args_has(args, "nonblock"))
+        run->asked.options.wait_us = LH_FOREVER;
     run->schedule = lh_run_schedule_of(run->asked.duration_us, kill_after_us);
     return LH_OK;
+}
+
+static void give_back(struct lh_run *run, struct lh_caller *caller, Leasehold__V1__Scope *scope)
+{
+    static const struct lh_release_options killed = {.failure = "leasehold run was killed; its command was ended"};
+    const struct lh_by_key lease = {.caller = caller,
+                                    .scope = scope,
+                                    .lease_key = run->asked.lease_key,
+                                    .deadline_us = lh_clock_us() + run->cli->timeout_us};
+    enum lh_status status;
+    struct lh_reply reply;
+
+    lh_by_key_release(&lease, &killed, &reply, &status);
+    lh_reply_finish(&reply);
 }
 
 /* In the supervisor. This process is gone, and its lease would otherwise last until its deadline. */
@@ -296,9 +311,7 @@ static void on_alone(void *arg)
             struct lh_scope_message scope;
             struct lh_error error;
             if (lh_scope_message_init(&scope, run->scopes.list[i].ns, run->scopes.list[i].key, &error))
-                lh_server_release(&server, &scope.message, run->asked.lease_key,
-                                  "leasehold run was killed; its command was ended",
-                                  lh_clock_us() + run->cli->timeout_us);
+                give_back(run, server.caller, &scope.message);
             lh_scope_message_finish(&scope);
         }
     lh_server_close(&server);

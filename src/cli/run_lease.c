@@ -147,41 +147,15 @@ static bool declare(struct lh_run_lease *lease, int64_t grace_us, struct lh_acqu
     return true;
 }
 
-static int64_t at_least_us(const struct lh_cli_acquire *asked)
-{
-    if (asked->at_least_us == LH_CLI_AT_LEAST_POLICY)
-        return 0;
-    return asked->at_least_us == 0 ? LH_NO_MINIMUM : asked->at_least_us;
-}
-
 static enum lh_status request(struct lh_run_lease *lease, struct lh_acquire_scope *wanted, struct lh_error *error)
 {
-    const struct lh_cli_acquire *asked = lease->asked;
-    const char *labels[LH_LABELS_MAX + 1] = {NULL};
-    enum lh_mode mode = asked->units > 0 ? LH_SHARED : LH_EXCLUSIVE;
-    struct lh_acquire_options options = {
-        .wait_us = asked->wait == LH_CLI_WAIT_FOREVER ? LH_FOREVER : asked->wait_us,
-        .owner = asked->owner,
-        .lease_key = asked->lease_key,
-        .labels = labels,
-    };
-    size_t at = 0;
+    struct lh_acquire_options options = lease->asked->options;
 
-    for (size_t i = 0; i < LH_LABELS_MAX; i++)
-        labels[i] = lh_args_next_value(&lease->cli->args, "label", &at);
     if (lease->scopes->count > 1) {
-        for (size_t i = 0; i < lease->scopes->count; i++) {
-            wanted[i].mode = mode;
-            wanted[i].units = asked->units;
-            wanted[i].at_least_us = at_least_us(asked);
-        }
+        lh_cli_acquire_share_out(&options, wanted, lease->scopes->count);
         return lh_acquire_all_async(wanted, lease->scopes->count, &options, on_all_acquired, lease, &lease->request,
                                     error);
     }
-    options.wait_while_alive = asked->wait == LH_CLI_WAIT_ALIVE;
-    options.mode = mode;
-    options.units = asked->units;
-    options.at_least_us = at_least_us(asked);
     options.on_waiting = lease->tells_waiting ? on_waiting : NULL;
     options.on_waiting_arg = lease;
     return lh_acquire_async(wanted[0].declared, wanted[0].key, &options, on_acquired, lease, &lease->request, error);

@@ -6,11 +6,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "cli/bounds.h"
 #include "cli/error.h"
-
-#define BACKOFF_FIRST_US (50 * LH_US_PER_MS)
-#define BACKOFF_MAX_US LH_US_PER_S
-#define RETRY_AFTER_MAX_US (10 * LH_US_PER_S)
 
 /* Could this be an address at all? What it resolves to is another question, whose answer may differ in a moment. */
 static bool looks_like_address(const char *text)
@@ -67,46 +64,15 @@ void lh_server_close(struct lh_server *server)
     server->caller = NULL;
 }
 
-bool lh_reply_is_passing(const struct lh_reply *reply)
-{
-    if (reply->has_reason)
-        return reply->reason == LH_DATABASE_UNAVAILABLE || reply->reason == LH_SHUTTING_DOWN ||
-               reply->reason == LH_OVERLOADED;
-    return reply->code == LH_GRPC_UNAVAILABLE && reply->delivery != LH_RPC_NOT_SENT;
-}
-
-int64_t lh_backoff_us(unsigned attempt, const struct lh_reply *reply)
-{
-    int64_t delay_us = BACKOFF_FIRST_US << (attempt < 5 ? attempt : 5);
-
-    if (delay_us > BACKOFF_MAX_US)
-        delay_us = BACKOFF_MAX_US;
-    if (reply->retry_after_us > delay_us)
-        delay_us = reply->retry_after_us < RETRY_AFTER_MAX_US ? reply->retry_after_us : RETRY_AFTER_MAX_US;
-    return delay_us;
-}
-
-void lh_server_try(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
-                   const ProtobufCMessage *request, enum lh_repeat repeat, int64_t deadline_us, struct lh_reply *reply)
-{
-    for (unsigned attempt = 0;; attempt++) {
-        int64_t delay_us;
-
-        lh_caller_call(server->caller, service, method, request, deadline_us, reply);
-        if (reply->code == LH_GRPC_OK || repeat == LH_NO_REPEAT || !lh_reply_is_passing(reply))
-            return;
-        delay_us = lh_backoff_us(attempt, reply);
-        if (lh_clock_us() + delay_us >= deadline_us)
-            return;
-        lh_reply_finish(reply);
-        lh_caller_sleep(server->caller, delay_us);
-    }
-}
-
 enum lh_exit lh_server_call(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
                             const ProtobufCMessage *request, enum lh_repeat repeat, struct lh_reply *reply)
 {
-    lh_server_try(server, service, method, request, repeat, lh_clock_us() + server->cli->timeout_us, reply);
+    int64_t deadline_us = lh_clock_us() + server->cli->timeout_us;
+
+    if (repeat == LH_REPEAT)
+        lh_caller_repeat(server->caller, service, method, request, deadline_us, NULL, reply);
+    else
+        lh_caller_call(server->caller, service, method, request, deadline_us, reply);
     return reply->code == LH_GRPC_OK ? LH_EXIT_DONE : lh_error_reply(server->cli, reply);
 }
 
@@ -176,24 +142,26 @@ enum lh_exit lh_server_list(const struct lh_cli *cli, const ProtobufCServiceDesc
     return status;
 }
 
-void lh_server_release(struct lh_server *server, Leasehold__V1__Scope *scope, char *lease_key, const char *failure,
-                       int64_t deadline_us)
+enum lh_exit lh_server_open_lease(struct lh_server_lease *lease, const struct lh_cli *cli)
 {
-    Leasehold__V1__ReleaseRequest request = LEASEHOLD__V1__RELEASE_REQUEST__INIT;
-    Leasehold__V1__ReleaseItem item = LEASEHOLD__V1__RELEASE_ITEM__INIT, *items[] = {&item};
-    Leasehold__V1__LeaseRef ref = LEASEHOLD__V1__LEASE_REF__INIT;
-    struct lh_reply reply;
+    const char *word = cli->args.word_count > 2 ? cli->args.words[2] : NULL;
+    struct lh_error error = {0};
+    enum lh_exit status;
 
-    ref.scope = scope;
-    ref.lease_key = lease_key;
-    item.lease = &ref;
-    if (failure != NULL) {
-        item.result_case = LEASEHOLD__V1__RELEASE_ITEM__RESULT_FAILURE;
-        item.failure = (char *)(uintptr_t)failure;
-    }
-    request.items = items;
-    request.n_items = 1;
-    lh_server_try(server, &leasehold__v1__lease_service__descriptor, "Release", &request.base, LH_REPEAT, deadline_us,
-                  &reply);
-    lh_reply_finish(&reply);
+    *lease = (struct lh_server_lease){0};
+    if (lh_take_lease_key(word, lease->lease_key, &error) != LH_OK ||
+        !lh_scope_message_init(&lease->scope, cli->args.words[0], cli->args.words[1], &error))
+        return lh_error_value(cli, &error);
+    status = lh_server_open(&lease->server, cli);
+    lease->by_key = (struct lh_by_key){.caller = lease->server.caller,
+                                       .scope = &lease->scope.message,
+                                       .lease_key = lease->lease_key,
+                                       .deadline_us = lh_clock_us() + cli->timeout_us};
+    return status;
+}
+
+void lh_server_close_lease(struct lh_server_lease *lease)
+{
+    lh_server_close(&lease->server);
+    lh_scope_message_finish(&lease->scope);
 }

@@ -12,7 +12,10 @@
 #ifndef LH_CLI_SERVER_H
 #define LH_CLI_SERVER_H
 
+#include "base/uuid.h"
 #include "cli/cli.h"
+#include "cli/message.h"
+#include "client/by_key.h"
 #include "client/caller.h"
 
 struct lh_server {
@@ -45,19 +48,17 @@ enum lh_exit lh_server_ask(const struct lh_cli *cli, const ProtobufCServiceDescr
 enum lh_exit lh_server_list(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
                             ProtobufCMessage *request, size_t max, struct lh_reply *reply);
 
-/* Makes a call without printing errors, repeated until `deadline_us`; `reply` is the last one. */
-void lh_server_try(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
-                   const ProtobufCMessage *request, enum lh_repeat repeat, int64_t deadline_us, struct lh_reply *reply);
-
-/* Tries to release a lease, without printing errors. `failure` NULL: as a success. */
-void lh_server_release(struct lh_server *server, Leasehold__V1__Scope *scope, char *lease_key, const char *failure,
-                       int64_t deadline_us);
-
-/* Returns true if the same request may have a better answer in a moment. For a server that was never reached it does
-   not. */
-bool lh_reply_is_passing(const struct lh_reply *reply);
-
-/* Returns 50 ms doubling to 1 s, or the server's RetryInfo if that is longer. `attempt` counts from 0. */
-int64_t lh_backoff_us(unsigned attempt, const struct lh_reply *reply);
+/*
+ * The lease that NAMESPACE KEY [LEASE_KEY] name, and the server: for a command that calls lh_by_key_ functions until
+ * --timeout has passed. Not DONE: an error was printed. Close it in any case; leave it in place until then.
+ */
+struct lh_server_lease {
+    struct lh_server server;
+    struct lh_scope_message scope;
+    char lease_key[LH_UUID_TEXT_BYTES];
+    struct lh_by_key by_key;
+};
+enum lh_exit lh_server_open_lease(struct lh_server_lease *lease, const struct lh_cli *cli);
+void lh_server_close_lease(struct lh_server_lease *lease);
 
 #endif

@@ -161,7 +161,7 @@ static enum lh_exit follow(struct watch *watch)
             lh_error_print("the watch was interrupted (%s); it starts again with the leases held then",
                            reply.code != LH_GRPC_OK && reply.words[0] != '\0' ? reply.words : "the server ended it");
         failures = watch->is_heard ? 0 : failures + 1;
-        lh_caller_sleep(watch->server.caller, lh_backoff_us(failures, &reply));
+        lh_caller_sleep(watch->server.caller, lh_caller_backoff_us(failures, &reply));
         lh_reply_finish(&reply);
     }
     status = verdict(watch, &reply);

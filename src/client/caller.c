@@ -13,6 +13,10 @@
 #include "client/endpoints.h"
 #include "loop/loop.h"
 
+#define BACKOFF_FIRST_US (50 * LH_US_PER_MS)
+#define BACKOFF_MAX_US LH_US_PER_S
+#define RETRY_AFTER_MAX_US (10 * LH_US_PER_S)
+
 struct lh_caller {
     struct lh_loop *loop;
     struct endpoints endpoints;
@@ -210,4 +214,57 @@ void lh_caller_sleep(struct lh_caller *caller, int64_t duration_us)
     while (caller->signal == 0 && lh_timer_is_armed(&caller->nap))
         lh_loop_run(caller->loop);
     lh_timer_cancel(&caller->nap);
+}
+
+/* --- repeating --- */
+
+bool lh_reply_is_passing(const struct lh_reply *reply)
+{
+    if (reply->has_reason)
+        return reply->reason == LH_DATABASE_UNAVAILABLE || reply->reason == LH_SHUTTING_DOWN ||
+               reply->reason == LH_OVERLOADED;
+    return reply->code == LH_GRPC_UNAVAILABLE && reply->delivery != LH_RPC_NOT_SENT;
+}
+
+int64_t lh_caller_backoff_us(unsigned failures, const struct lh_reply *reply)
+{
+    int64_t delay_us = BACKOFF_FIRST_US << (failures < 5 ? failures : 5);
+
+    if (delay_us > BACKOFF_MAX_US)
+        delay_us = BACKOFF_MAX_US;
+    if (reply->retry_after_us > delay_us)
+        delay_us = reply->retry_after_us < RETRY_AFTER_MAX_US ? reply->retry_after_us : RETRY_AFTER_MAX_US;
+    return delay_us;
+}
+
+int64_t lh_caller_again_in_us(void *arg, const struct lh_reply *reply, unsigned failures)
+{
+    return lh_reply_is_passing(reply) ? lh_caller_backoff_us(failures, reply) : -1;
+}
+
+void lh_caller_repeat(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
+                      const ProtobufCMessage *request, int64_t deadline_us, const struct lh_caller_repetition *how,
+                      struct lh_reply *reply)
+{
+    static const struct lh_caller_repetition plain = {0};
+    unsigned failures = 0;
+
+    if (how == NULL)
+        how = &plain;
+    for (;;) {
+        int64_t pause_us;
+
+        if (how->before_attempt != NULL)
+            how->before_attempt(how->arg);
+        lh_caller_call(caller, service, method, request, deadline_us, reply);
+        pause_us = how->again_in_us != NULL ? how->again_in_us(how->arg, reply, failures)
+                                            : lh_caller_again_in_us(NULL, reply, failures);
+        if (pause_us < 0 || lh_clock_us() >= deadline_us - pause_us)
+            return;
+        failures = pause_us == 0 ? 0 : failures + 1;
+        if (how->before_again != NULL)
+            how->before_again(how->arg, reply);
+        lh_reply_finish(reply);
+        lh_caller_sleep(caller, pause_us);
+    }
 }

@@ -7,7 +7,7 @@
  *         print((Leasehold__V1__GetStatusResponse *)reply.message);
  *     lh_reply_finish(&reply);
  *
- * It does not retry: `delivery` and `reason` tell the effect of a repetition.
+ * lh_caller_call does not retry: `delivery` and `reason` tell the effect of a repetition. lh_caller_repeat does.
  */
 #ifndef LH_CLIENT_CALLER_H
 #define LH_CLIENT_CALLER_H
@@ -53,6 +53,33 @@ typedef bool lh_caller_message_cb(void *arg, const ProtobufCMessage *message);
 void lh_caller_read(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
                     const ProtobufCMessage *request, lh_caller_message_cb *on_message, void *arg,
                     struct lh_reply *reply);
+
+/* The way to repeat a call. Every member may be NULL. */
+struct lh_caller_repetition {
+    void (*before_attempt)(void *arg); /* the last chance to change the request */
+    /* Returns the time until the next attempt; negative: this answer is the last. NULL: lh_caller_again_in_us. */
+    int64_t (*again_in_us)(void *arg, const struct lh_reply *reply, unsigned failures);
+    void (*before_again)(void *arg, const struct lh_reply *reply); /* before that pause */
+    void *arg;
+};
+
+/*
+ * Makes a call that is safe to repeat, until an answer is the last, `deadline_us` comes before the next attempt, or a
+ * signal was caught. `how` NULL: the default. `reply` is the last one.
+ */
+void lh_caller_repeat(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
+                      const ProtobufCMessage *request, int64_t deadline_us, const struct lh_caller_repetition *how,
+                      struct lh_reply *reply);
+
+/* Returns true if the same request may have a better answer in a moment. For a server that was never reached it does
+   not. */
+bool lh_reply_is_passing(const struct lh_reply *reply);
+
+/* Returns 50 ms doubling to 1 s, or the server's RetryInfo if that is longer. `failures` counts from 0. */
+int64_t lh_caller_backoff_us(unsigned failures, const struct lh_reply *reply);
+
+/* Returns the backoff after a passing failure, -1 after any other answer. `arg` is not used. */
+int64_t lh_caller_again_in_us(void *arg, const struct lh_reply *reply, unsigned failures);
 
 /* Sleeps; returns early when a signal was caught. */
 void lh_caller_sleep(struct lh_caller *caller, int64_t duration_us);

@@ -39,6 +39,15 @@ enum lh_status lh_status_of_outcome(Leasehold__V1__Outcome outcome)
     }
 }
 
+enum lh_status lh_status_of_release(const Leasehold__V1__ReleaseResult *result, bool may_be_done, bool is_failure)
+{
+    enum lh_status status = lh_status_of_outcome(result->outcome);
+    Leasehold__V1__EndReason own =
+        is_failure ? LEASEHOLD__V1__END_REASON__END_REASON_FAILED : LEASEHOLD__V1__END_REASON__END_REASON_RELEASED;
+
+    return status == LH_LOST && may_be_done && result->end_reason == own ? LH_OK : status;
+}
+
 const char *lh_lost_reason_name(enum lh_lost_reason reason)
 {
     static const char *const names[] = {"none",        "released",     "expired", "forced",

@@ -12,6 +12,9 @@ const char *lh_lost_words(enum lh_lost_reason reason, const char *words);
 enum lh_lost_reason lh_lost_reason_of(Leasehold__V1__EndReason reason);
 /* Returns the status of an item of a batch; LH_UNAVAILABLE: it was not done, and may be tried again. */
 enum lh_status lh_status_of_outcome(Leasehold__V1__Outcome outcome);
+/* Returns the status of a release. A repetition finds its own work done: with `may_be_done`, an attempt that had no
+   verdict, a lease that ended as this release ends it is LH_OK. */
+enum lh_status lh_status_of_release(const Leasehold__V1__ReleaseResult *result, bool may_be_done, bool is_failure);
 
 /* Reads a grant from a message, in memory of its own. */
 struct lease_grant *lh_unpack_grant(const Leasehold__V1__Lease *lease);

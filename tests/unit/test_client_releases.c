@@ -173,6 +173,13 @@ START_TEST(a_release_knows_its_own_work)
     WAIT_FOR(answer.done == 1);
     ck_assert_int_eq(answer.status, LH_LOST);
     lh_lease_destroy(lease);
+    lease = held("d");
+    fake.end_reason = LEASEHOLD__V1__END_REASON__END_REASON_FAILED;
+    fake_next(&fake, FAKE_RELEASE, FAKE_VANISH, 1, LH_OK);
+    release(lease, &answer);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_LOST); /* this request had no failure to tell of */
+    lh_lease_destroy(lease);
 }
 END_TEST
 

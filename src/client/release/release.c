@@ -43,20 +43,11 @@ static void pack(struct lh_request *request, struct lh_buffer *message)
     lh_release_pack(&lh_lease_op_of(request)->lease, 1, message);
 }
 
-/* A release that is repeated finds its own work done. */
-static enum lh_status lost_status(const struct lease_op *op, const Leasehold__V1__ReleaseResult *result)
-{
-    bool is_released = result->end_reason == LEASEHOLD__V1__END_REASON__END_REASON_RELEASED ||
-                       result->end_reason == LEASEHOLD__V1__END_REASON__END_REASON_FAILED;
-    return is_released && op->was_sent ? LH_OK : LH_LOST;
-}
-
 static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
 {
     const Leasehold__V1__ReleaseResponse *response = (const void *)reply->message;
     const Leasehold__V1__ReleaseResult *result;
     struct lease_op *op = lh_lease_op_of(request);
-    enum lh_status status;
 
     if (reply->code != LH_GRPC_OK) {
         op->was_sent |= reply->delivery != LH_RPC_NOT_SENT;
@@ -65,9 +56,8 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
     if (response->n_results != 1)
         return lh_lease_op_miscounted(request, response->n_results);
     result = response->results[0];
-    status = lh_status_of_outcome(result->outcome);
-    return lh_lease_op_answered(request, status == LH_LOST ? lost_status(op, result) : status, result->end_reason,
-                                result->message);
+    return lh_lease_op_answered(request, lh_status_of_release(result, op->was_sent, op->lease->is_failure),
+                                result->end_reason, result->message);
 }
 
 static void finish(struct lh_request *request)
