@@ -79,6 +79,8 @@ export interface LeadOptions {
   durationMs?: number;
   /** Names the candidate. */
   owner?: string;
+  labels?: Record<string, string>;
+  atLeastMs?: number;
   /** Ends the candidacy, or the leadership: the work's signal aborts. */
   signal?: AbortSignal;
   /** Is told the owner who leads, whenever that changes, this candidate included. What it throws is a warning. */
@@ -96,6 +98,9 @@ export class Client implements AsyncDisposable {
   /** The addresses of daemons, or options. Nothing connects before the first call. */
   constructor(target?: string | ClientOptions);
   readonly owner: string;
+
+  /** The leases of a namespace, with these options: declare them once, and use them everywhere. Throws InvalidArgumentError. */
+  declare(namespace: string, options?: AcquireOptions): Declared;
 
   /**
    * Leases namespace/key. Rejects with HeldError when another holds it and the wait has passed, UnavailableError, DeniedError,
@@ -128,6 +133,19 @@ export class Client implements AsyncDisposable {
   /** Ends all connections. Leases that are still held are lost with the reason `closed`, and end by their deadline. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** As the methods of Client. An option given with a key counts before the declaration's. */
+export class Declared {
+  private constructor();
+  readonly namespace: string;
+  acquire(key: string, options?: AcquireOptions): Promise<Lease>;
+  withLease<T>(key: string, options: WorkOptions, work: (lease: Lease) => T | Promise<T>): Promise<T>;
+  withLease<T>(key: string, work: (lease: Lease) => T | Promise<T>): Promise<T>;
+  acquireIn(client: Transactional, key: string, options: AcquireOptions, work: (lease: Lease) => unknown): Promise<Lease>;
+  acquireIn(client: Transactional, key: string, work: (lease: Lease) => unknown): Promise<Lease>;
+  lead<T>(key: string, options: LeadOptions, work: (lease: Lease) => T | Promise<T>): Promise<T>;
+  lead<T>(key: string, work: (lease: Lease) => T | Promise<T>): Promise<T>;
 }
 
 export class Lease implements AsyncDisposable {

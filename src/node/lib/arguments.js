@@ -21,12 +21,46 @@ const isFrom0To = (value, most) => isNumber(value) && value >= 0 && value <= mos
 const [DAY_MS, YEAR_MS] = [86400000, 365 * 86400000];
 const isObject = (value) => typeof value === 'object' && value !== null;
 
+/** The daemon's bounds, which are those of C and SQL too. */
+const BYTES = { segment: [1, 63], key: [1, 1024], owner: [0, 255], label_name: [1, 63], label_value: [0, 255] };
+const [MOST_SEGMENTS, MOST_NAMESPACE_BYTES, MOST_LABELS] = [16, 255, 16];
+
+const outOfBounds = (field, words, name = field) => new InvalidArgumentError(`${name} ${words}`, field, words);
+
+/** Text within its bounds; else the daemon's own words. */
+function bounded(kind, value, field = kind, name = field) {
+  const [least, most] = BYTES[kind];
+  const size = Buffer.byteLength(value);
+  if (size < least || size > most) throw outOfBounds(field, `must be ${least ? `${least} to` : 'at most'} ${most} bytes, has ${size}`, name);
+  if (['segment', 'key'].includes(kind) && /\p{Cc}/u.test(value)) throw outOfBounds(field, 'must not contain control characters', name);
+}
+
+const BOUNDS = {
+  namespace(value) {
+    const segments = value === '' ? [] : value.split('.');
+    const size = Buffer.byteLength(value);
+    if (segments.length < 1 || segments.length > MOST_SEGMENTS) throw outOfBounds('namespace', `must have 1 to ${MOST_SEGMENTS} segments, has ${segments.length}`);
+    if (size > MOST_NAMESPACE_BYTES) throw outOfBounds('namespace', `must be at most ${MOST_NAMESPACE_BYTES} bytes with the dots between segments, has ${size}`);
+    segments.forEach((segment, n) => bounded('segment', segment, 'namespace', `segment ${n + 1} of namespace`));
+  },
+  key: (value) => bounded('key', value),
+  owner: (value) => bounded('owner', value),
+  labels(value) {
+    const pairs = Object.entries(value);
+    if (pairs.length > MOST_LABELS) throw outOfBounds('labels', `must be at most ${MOST_LABELS}, are ${pairs.length}`);
+    for (const [name, text] of pairs) {
+      bounded('label_name', name);
+      bounded('label_value', text);
+    }
+  },
+};
+
 const isWork = (value) => typeof value === 'function' && !types.isGeneratorFunction(value);
 
 /** What each argument must be, in words, and whether it is. An option that is undefined has its default. */
 const RULES = {
-  namespace: [TEXT, isText],
-  key: [TEXT, isText],
+  namespace: ['a string of Unicode without NUL', isUnicode],
+  key: ['a string of Unicode without NUL', isUnicode],
   owner: ['a string of Unicode without NUL', isUnicode],
   server: [TEXT, isText],
   tokenFile: [TEXT, isText],
@@ -57,6 +91,7 @@ const RULES = {
 function check(name, value) {
   const [wanted, isRight] = RULES[name];
   if (!isRight(value)) throw refused(name, value, wanted);
+  BOUNDS[name]?.(value);
 }
 
 /** Options of `what`, which knows these names. */
@@ -97,7 +132,7 @@ function requestOf(namespace, key, options) {
 }
 
 const ACQUIRE = ['durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued', 'whileAlive'];
-const LEAD = ['durationMs', 'owner', 'signal', 'onLeader'];
+const LEAD = ['durationMs', 'owner', 'labels', 'atLeastMs', 'signal', 'onLeader'];
 const CLIENT = ['server', 'database', 'owner', 'tls', 'tokenFile', 'patienceMs', 'pollMs', 'warn'];
 const RELEASE = ['result', 'failure'];
 const TLS = ['caFile', 'certFile', 'keyFile', 'serverName'];

@@ -5,6 +5,7 @@ const { setMaxListeners } = require('node:events');
 const os = require('node:os');
 const { GrpcTransport } = require('./grpc.js');
 const { SqlTransport } = require('./sql.js');
+const { Declared } = require('./declared.js');
 const { Lease, asyncDispose } = require('./lease.js');
 const { Renewer } = require('./renewer.js');
 const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, ACQUIRE, CLIENT, LEAD, TLS } = require('./arguments.js');
@@ -39,6 +40,13 @@ class Client {
     this.#tell = (listener) => listener && harmless(listener, (error) => warn(`a listener failed: ${error?.stack ?? error}`));
   }
 
+  declare(namespace, options = {}, ...more) {
+    checkNoMore('declare', more, 'namespace, options');
+    checkOptions('declare', options, ACQUIRE);
+    requestOf(namespace, 'any', options);
+    return new Declared(this, namespace, options);
+  }
+
   async acquire(namespace, key, options = {}, ...more) {
     checkNoMore('acquire', more, 'namespace, key, options');
     checkOptions('acquire', options, ACQUIRE);
@@ -62,13 +70,13 @@ class Client {
 
   async lead(namespace, key, ...given) {
     const [options, work] = optionsAndWork('lead', given, LEAD);
-    const { signal, durationMs = 15000, owner } = options;
+    const { signal, durationMs = 15000, owner, labels, atLeastMs } = options;
     const onLeader = this.#tell(options.onLeader);
     for (let leader = ''; ; leader = '') {
       const see = (owner) => {
         if (owner && owner !== leader) onLeader?.((leader = owner));
       };
-      const request = this.#request(namespace, key, { durationMs, owner, waitMs: Infinity, onQueued: ({ holder }) => see(holder) });
+      const request = this.#request(namespace, key, { durationMs, owner, labels, atLeastMs, waitMs: Infinity, onQueued: ({ holder }) => see(holder) });
       request.isHold = true;
       const lease = await this.#acquire(request, signal);
       see(request.owner);

@@ -1,6 +1,7 @@
 'use strict';
 
 const { Client } = require('./client.js');
+const { Declared } = require('./declared.js');
 const { Lease } = require('./lease.js');
 const {
   LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError,
@@ -8,5 +9,5 @@ const {
 
 // Names alone: Node reads them here without running it, for import { HeldError }.
 module.exports = {
-  Client, Lease, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError,
+  Client, Declared, Lease, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError,
 };

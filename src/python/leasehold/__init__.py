@@ -7,8 +7,9 @@
 from . import dbapi
 from .aio import AsyncClient, AsyncLease
 from .client import Client, Lease
+from .declared import AsyncDeclared, Declared
 from .errors import Denied, Held, InvalidArgument, LeaseholdError, LeaseLost, Unavailable
 from .tls import TLS
 
-__all__ = ["TLS", "AsyncClient", "AsyncLease", "Client", "Denied", "Held", "InvalidArgument", "Lease", "LeaseLost", "LeaseholdError",
+__all__ = ["TLS", "AsyncClient", "AsyncDeclared", "AsyncLease", "Client", "Declared", "Denied", "Held", "InvalidArgument", "Lease", "LeaseLost", "LeaseholdError",
            "Unavailable", "dbapi"]

@@ -5,9 +5,11 @@ import asyncio
 import contextlib
 import functools
 from types import TracebackType
-from typing import Any, AsyncContextManager, AsyncIterator, Awaitable, Callable, Mapping, ParamSpec, TypeVar
+from typing import Any, AsyncContextManager, AsyncIterator, Awaitable, Callable, Mapping, ParamSpec, TypeVar, Unpack
 
+from .arguments import Options
 from .client import BaseClient, describe, has_failed, is_told, note
+from .declared import AsyncDeclared
 from .errors import Held, LeaseholdError, LeaseLost
 from .lease import BaseLease
 from .runtime import Runtime, Tasks
@@ -105,10 +107,13 @@ class AsyncClient(BaseClient):
         return AsyncLease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared,
                           units=units, at_least=at_least, while_alive=while_alive)
 
-    def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float | None = None,
-               skip_if_held: bool = False) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T | None]]]:
+    def declare(self, namespace: str, **options: Unpack[Options]) -> AsyncDeclared:
+        """As Client.declare."""
+        return AsyncDeclared(self, namespace, options)
+
+    def leased(self, namespace: str, key: str, *, skip_if_held: bool = False,
+               **options: Unpack[Options]) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T | None]]]:
         """As Client.leased, for a coroutine function."""
-        options: dict[str, Any] = {"duration": duration, "wait": wait, "at_least": at_least}
         self.lease(namespace, key, **options)  # wrong arguments are told here
 
         def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T | None]]:
@@ -125,12 +130,14 @@ class AsyncClient(BaseClient):
             return wrapped
         return decorate
 
-    async def lead(self, namespace: str, key: str, *, duration: float = 30, owner: str | None = None) -> AsyncIterator[AsyncLease]:
+    async def lead(self, namespace: str, key: str, *, duration: float = 30, owner: str | None = None, labels: Mapping[str, str] | None = None,
+                   on_lost: Callable[[str], object] | None = None, at_least: float | None = None) -> AsyncIterator[AsyncLease]:
         """Stands for election: the loop's body runs while this process leads, and its end gives leadership up. Then it stands
         again. The body watches `is_held()`. Through a daemon a leader that dies is followed at once; in SQL, after its duration.
         To leave the loop early, use contextlib.aclosing."""
         while True:
-            leadership = AsyncLease(self._core, namespace, key, duration=duration, wait=None, owner=owner, is_tied=True)
+            leadership = AsyncLease(self._core, namespace, key, duration=duration, wait=None, owner=owner, labels=labels, on_lost=on_lost,
+                                    at_least=at_least, is_tied=True)
             await leadership.acquire()
             try:
                 yield leadership

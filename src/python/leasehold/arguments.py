@@ -5,7 +5,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from .errors import InvalidArgument
 
@@ -13,6 +13,11 @@ MOST_UNITS = 1_000_000
 MOST_DURATION_S = 365 * 86_400
 MOST_WAIT_S = 100 * 365 * 86_400
 MOST_AT_LEAST_S = 86_400
+MOST_SEGMENTS = 16
+MOST_NAMESPACE_BYTES = 255
+MOST_LABELS = 16
+# The daemon's bounds, which are those of C and SQL too.
+BYTES = {"segment": (1, 63), "key": (1, 1024), "owner": (0, 255), "label_name": (1, 63), "label_value": (0, 255)}
 
 
 def refused(name: str, value: Any, wanted: str) -> InvalidArgument:
@@ -39,10 +44,42 @@ def text(name: str, value: Any) -> str:
     return str(value)
 
 
-def owner_text(value: Any) -> str:
+def out_of_bounds(words: str) -> InvalidArgument:
+    return InvalidArgument(words, "INVALID_ARGUMENT")
+
+
+def bounded(kind: str, field: str, value: Any) -> str:
+    """Text within its bounds; else the daemon's own words, before anything is sent."""
     if not is_text(value):
-        raise refused("owner", value, "a string of Unicode without NUL")
+        raise refused(field, value, "a string of Unicode without NUL")
+    least, most = BYTES[kind]
+    size = len(value.encode())
+    if not least <= size <= most:
+        raise out_of_bounds(f"{field} must be {f'{least} to' if least else 'at most'} {most} bytes, has {size}")
+    if kind in ("segment", "key") and any(each < " " or "\x7f" <= each <= "\x9f" for each in value):
+        raise out_of_bounds(f"{field} must not contain control characters")
     return str(value)
+
+
+def namespace_text(value: Any) -> str:
+    if not is_text(value):
+        raise refused("namespace", value, "a string of Unicode without NUL")
+    segments, size = value.split(".") if value else [], len(value.encode())
+    if not 1 <= len(segments) <= MOST_SEGMENTS:
+        raise out_of_bounds(f"namespace must have 1 to {MOST_SEGMENTS} segments, has {len(segments)}")
+    if size > MOST_NAMESPACE_BYTES:
+        raise out_of_bounds(f"namespace must be at most {MOST_NAMESPACE_BYTES} bytes with the dots between segments, has {size}")
+    for n, segment in enumerate(segments, 1):
+        bounded("segment", f"segment {n} of namespace", segment)
+    return str(value)
+
+
+def key_text(value: Any) -> str:
+    return bounded("key", "key", value)
+
+
+def owner_text(value: Any) -> str:
+    return bounded("owner", "owner", value)
 
 
 def given(name: str, value: Any) -> str | None:
@@ -93,7 +130,9 @@ def labels_of(value: Any) -> dict[str, str]:
         return {}
     if not isinstance(value, Mapping) or not all(is_text(each) for pair in value.items() for each in pair):
         raise refused("labels", value, "a mapping of strings to strings, of Unicode without NUL")
-    return dict(value)
+    if len(value) > MOST_LABELS:
+        raise out_of_bounds(f"labels must be at most {MOST_LABELS}, are {len(value)}")
+    return {bounded("label_name", "label_name", name): bounded("label_value", "label_value", label) for name, label in value.items()}
 
 
 def is_deferred(value: Any) -> bool:
@@ -106,6 +145,20 @@ def callback(name: str, value: Any) -> Callable[..., object] | None:
     if value is not None and (not callable(value) or is_deferred(value)):
         raise refused(name, value, "a function that does its work when it is called: none of `async def`, and no generator")
     return value  # type: ignore[no-any-return]
+
+
+class Options(TypedDict, total=False):
+    """Of an acquire; Client.lease says what each means."""
+
+    duration: float
+    wait: float | None
+    owner: str | None
+    labels: Mapping[str, str] | None
+    on_lost: Callable[[str], object] | None
+    shared: bool
+    units: int
+    at_least: float | None
+    while_alive: bool
 
 
 @dataclass(frozen=True)
@@ -136,6 +189,6 @@ def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, w
         raise refused("while_alive", while_alive, "True or False")
     if while_alive and seconds_to_wait(wait) == math.inf:
         raise refused("wait", wait, "a number of seconds with while_alive")
-    return Asked(text("namespace", namespace), text("key", key), more_than_zero("duration", duration), seconds_to_wait(wait),
+    return Asked(namespace_text(namespace), key_text(key), more_than_zero("duration", duration), seconds_to_wait(wait),
                  default_owner if owner is None else owner_text(owner), labels_of(labels), units_asked(shared, units),
                  minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied)

@@ -7,10 +7,12 @@ import functools
 import os
 import weakref
 from types import TracebackType
-from typing import Any, Callable, ContextManager, Coroutine, Iterator, Mapping, ParamSpec, TypeGuard, TypeVar
+from typing import Any, Callable, ContextManager, Coroutine, Iterator, Mapping, ParamSpec, TypeGuard, TypeVar, Unpack
 
 from . import arguments
+from .arguments import Options
 from .core import Core, Transport
+from .declared import Declared
 from .errors import Held, InvalidArgument, LeaseholdError, LeaseLost
 from .lease import BaseLease, Unique
 from .runtime import Runtime, Threads, run
@@ -155,11 +157,14 @@ class Client(BaseClient):
         return Lease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared, units=units,
                      at_least=at_least, while_alive=while_alive)
 
-    def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float | None = None,
-               skip_if_held: bool = False) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
+    def declare(self, namespace: str, **options: Unpack[Options]) -> Declared:
+        """The leases of a namespace, with these options of `lease`: declare them once, and use them everywhere."""
+        return Declared(self, namespace, options)
+
+    def leased(self, namespace: str, key: str, *, skip_if_held: bool = False,
+               **options: Unpack[Options]) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
         """A decorator: the function runs under a lease. With at_least a second clock that is late does not start the
         function again. skip_if_held: then None is returned."""
-        options: dict[str, Any] = {"duration": duration, "wait": wait, "at_least": at_least}
         self.lease(namespace, key, **options)  # wrong arguments are told here
 
         def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
@@ -178,12 +183,14 @@ class Client(BaseClient):
             return wrapped
         return decorate
 
-    def lead(self, namespace: str, key: str, *, duration: float = 30, owner: str | None = None) -> Iterator[Lease]:
+    def lead(self, namespace: str, key: str, *, duration: float = 30, owner: str | None = None, labels: Mapping[str, str] | None = None,
+             on_lost: Callable[[str], object] | None = None, at_least: float | None = None) -> Iterator[Lease]:
         """Stands for election: the loop's body runs while this process leads, and its end gives leadership up. Then it stands
         again. The body watches `is_held()`. Through a daemon a leader that dies is followed at once; in SQL, after its duration."""
         while True:
             try:
-                with Lease(self._core, namespace, key, duration=duration, wait=None, owner=owner, is_tied=True) as leadership:
+                with Lease(self._core, namespace, key, duration=duration, wait=None, owner=owner, labels=labels, on_lost=on_lost, at_least=at_least,
+                           is_tied=True) as leadership:
                     yield leadership
             except LeaseLost:
                 pass

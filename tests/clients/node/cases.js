@@ -871,6 +871,45 @@ const cases = {
     });
     assert.equal(await site.row('state'), 'free');
   },
+  async declared_lease_is_used_everywhere(site) {
+    const deploy = site.client().declare('cases', { durationMs: LONG_MS, owner: 'ci-7', labels: { of: 'the case' } });
+    const facts = () => site.row("owner, labels ->> 'of', extract(epoch from duration)::integer");
+    const usual = 'ci-7|the case|300';
+    const lease = await deploy.acquire(site.key);
+    assert.equal(await facts(), usual);
+    await lease.release();
+    await deploy.withLease(site.key, { owner: 'ci-8' }, async () => {
+      assert.equal(await facts(), 'ci-8|the case|300');
+      await assert.rejects(deploy.acquire(site.key, { owner: undefined }), { holder: 'ci-8' });
+    });
+    assert.equal(await deploy.withLease(site.key, facts), usual);
+    assert.equal(await deploy.lead(site.key, facts), usual);
+    const pg = await site.pg();
+    await (await deploy.acquireIn(pg, site.key, async () => {})).release();
+    assert.equal(await facts(), usual);
+    await assert.rejects(site.client().declare('cases', { shared: true }).lead(site.key, facts), { field: 'shared' });
+  },
+  async bounds_are_told_before_any_request(site) {
+    const nowhere = site.on === 'grpc' ? '127.0.0.1:9' : { host: '127.0.0.1', port: 9 };
+    const client = site.client(nowhere, { patienceMs: 1 });
+    let checked = 0;
+    for (const { kind, value: text, times, words } of require(process.env.LEASEHOLD_BOUNDS).filter((row) => row.kind !== 'reason')) {
+      const value = text.repeat(times);
+      const labels = { label_name: { [value]: '' }, label_value: { of: value } }[kind];
+      const options = { ...(kind === 'owner' && { owner: value }), ...(labels && { labels }) };
+      const [namespace, key] = [kind === 'namespace' ? value : 'cases', kind === 'key' ? value : site.key];
+      for (const way of [async () => client.declare(namespace, options).acquire(key), () => client.acquire(namespace, key, options)]) {
+        const error = await way().then(() => assert.fail('granted'), (reason) => reason);
+        checked += 1;
+        if (words === null) assert.ok(error instanceof leasehold.UnavailableError, error);
+        else assert.deepEqual([error.name, error.message, error.field], ['InvalidArgumentError', words, kind]);
+      }
+    }
+    assert.ok(checked > 60);
+    assert.throws(() => client.declare('a..b'), { message: 'segment 2 of namespace must be 1 to 63 bytes, has 0' });
+    assert.throws(() => client.declare('cases', { labels: Object.fromEntries([...Array(17).keys()].map((n) => [n, ''])) }), { message: 'labels must be at most 16, are 17' });
+    assert.throws(() => client.declare('cases', { ttl: 5 }), { message: /^declare has no option ttl/ });
+  },
   async leased_work_runs_once(site) {
     let runs = 0;
     const once = () => site.client().withLease('cases', site.key, { atLeastMs: LONG_MS }, () => { runs += 1; });

@@ -1,6 +1,6 @@
 // Compiled only. What a user writes, and what the types must refuse.
 import { Client as Pg } from 'pg';
-import { Client, HeldError, LeaseLostError, type Lease } from 'leasehold-client';
+import { Client, type Declared, HeldError, LeaseLostError, type Lease } from 'leasehold-client';
 import { start, type Verb } from 'leasehold-test';
 
 export async function main(): Promise<number> {
@@ -16,6 +16,9 @@ export async function main(): Promise<number> {
   const begun: Lease = await client.acquireIn(pg, 'calls', '42', { durationMs: 9_000 }, ({ token }) => pg.query('update call set token = $1', [token]));
   const done: number = await begun.releaseIn(pg, { result: 3 }, async () => 3);
   void done;
+  const deploy: Declared = client.declare('deploy', { durationMs: 9_000 });
+  const released: number = await deploy.withLease('web', { waitMs: 5 }, () => 3);
+  void released;
   const over = new Client({ database: { host: '/run/postgresql' }, warn: console.error });
   try {
     await over.lead('api', 'scheduler', { onLeader: (owner: string) => console.log(owner) }, async (leadership) => leadership.check());

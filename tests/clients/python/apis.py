@@ -138,6 +138,23 @@ class AsyncioLease:
         return False
 
 
+class AsyncioDeclared:
+    def __init__(self, client, declared):
+        self.client, self.declared = client, declared
+
+    def lease(self, *arguments, **options):
+        return AsyncioLease(self.client, self.client.call(lambda: self.declared.lease(*arguments, **options)))
+
+    def acquire(self, *arguments, **options):
+        return AsyncioLease(self.client, self.client.run(self.declared.acquire(*arguments, **options)))
+
+    def leased(self, *arguments, **options):
+        return self.client.decorator(self.declared.leased(*arguments, **options))
+
+    def lead(self, *arguments, **options):
+        return self.client.leaderships(self.declared.lead(*arguments, **options))
+
+
 class AsyncioClient:
     name = "asyncio"
 
@@ -167,18 +184,26 @@ class AsyncioClient:
     def shared(self, lease):
         return AsyncioLease(self, lease.lease)
 
+    def declare(self, *arguments, **options):
+        return AsyncioDeclared(self, self.call(lambda: self.client.declare(*arguments, **options)))
+
     def leased(self, *arguments, **options):
+        return self.decorator(self.client.leased(*arguments, **options))
+
+    def decorator(self, leased):
         def decorate(function):
             async def work():
                 return function()
 
-            wrapped = self.client.leased(*arguments, **options)(work)
+            wrapped = leased(work)
             return lambda: self.run(wrapped())
 
         return decorate
 
     def lead(self, *arguments, **options):
-        generator = self.client.lead(*arguments, **options)
+        return self.leaderships(self.client.lead(*arguments, **options))
+
+    def leaderships(self, generator):
         try:
             while True:
                 yield AsyncioLease(self, self.run(generator.__anext__()))

@@ -5,6 +5,7 @@ import pathlib
 import pytest
 
 import cases
+import declared_cases
 import leader_cases
 import object_cases
 import secure_cases
@@ -13,7 +14,7 @@ import torn_cases
 import transaction_cases
 from apis import APIS
 
-MODULES = (cases, leader_cases, object_cases, secure_cases, shared_cases, torn_cases, transaction_cases)
+MODULES = (cases, declared_cases, leader_cases, object_cases, secure_cases, shared_cases, torn_cases, transaction_cases)
 TABLES = json.loads((pathlib.Path(__file__).resolve().parents[1] / "cases.json").read_text())
 ALL = [(case["name"], f"{case['name']}-{transport}-{api}") for case in TABLES["cases"]
        if "python" in case.get("only", ["python"]) and case["name"] not in TABLES["left_out"]["python"]
