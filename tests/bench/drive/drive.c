@@ -57,6 +57,9 @@ void drive_key(const struct slot *slot, char key[DRIVE_KEY_BYTES])
 {
     if (slot->drive->is_hot)
         snprintf(key, DRIVE_KEY_BYTES, "hot%" PRIx32, slot->drive->run);
+    else if (slot->drive->is_fresh)
+        snprintf(key, DRIVE_KEY_BYTES, "%" PRIx32 "-%" PRIu32 "-%" PRIu32, slot->drive->run, slot->number,
+                 slot->generation);
     else if (slot->drive->is_lasting)
         snprintf(key, DRIVE_KEY_BYTES, "%" PRIx32 "-%" PRIu32, slot->drive->run, slot->number);
     else
@@ -146,7 +149,7 @@ _Noreturn static void usage(void)
             "             [--duration SECONDS] [--every SECONDS] [--warmup MS] [--measure MS] [--run N] [--namespace "
             "N] [--batched 1] "
             "[--kept 1] [--stream 1]\n"
-            "             [--hot 1] [--units N] [--capacity N] [--holders N]\n");
+            "             [--hot 1] [--fresh 1] [--units N] [--capacity N] [--holders N]\n");
     exit(2);
 }
 
@@ -186,6 +189,8 @@ static void parse(struct drive *drive, int argc, char **argv)
             drive->is_stream = value != 0;
         else if (strcmp(argv[i], "--hot") == 0)
             drive->is_hot = value != 0;
+        else if (strcmp(argv[i], "--fresh") == 0)
+            drive->is_fresh = value != 0;
         else if (strcmp(argv[i], "--units") == 0)
             drive->units = (size_t)value;
         else if (strcmp(argv[i], "--capacity") == 0)

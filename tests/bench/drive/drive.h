@@ -61,6 +61,7 @@ struct drive {
     bool is_kept;    /* what may outlive an acquisition does (etcd: the lease) */
     bool is_stream;  /* renew by a stream */
     bool is_hot;     /* one name for all slots */
+    bool is_fresh;   /* a name that was never used before, each time */
     bool is_lasting; /* names of this run alone: its leases may outlive it */
     bool is_patient; /* open() tries until the server is there */
     bool is_over;

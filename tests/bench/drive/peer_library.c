@@ -41,6 +41,7 @@ static void acquire(struct slot *slot, bool wait)
     struct lh_error error;
     char key[DRIVE_KEY_BYTES];
 
+    slot->generation++;
     drive_key(slot, key);
     if (lh_acquire_async(state->declared[slot->number % slot->drive->channels], key, &options, on_acquired, slot, NULL,
                          &error) != LH_OK)

@@ -1,7 +1,9 @@
 /*
  * Redis. Acquire: SET name value NX PX duration. Release and renew: scripts that compare the value first. Shared (--units):
  * a sorted set of holders by the time of their end, as semaphores are written in Lua (--capacity) and the readers' side of
- * a read/write lock, whose writer has a key beside it. Commands of a connection are pipelined; their replies come in order.
+ * a read/write lock, whose writer has a key beside it. Waiting for one name (handoff): BLPOP from a list that has one
+ * element while nobody holds it, RPUSH puts it back; such a connection does nothing else while it waits, so each slot
+ * needs its own. Commands of a connection are pipelined; their replies come in order.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +29,9 @@
         "redis.call('zadd',KEYS[1],now+ARGV[2],ARGV[1]) return 1"
 #define NO_CAPACITY "1000000"
 #define SHA_BYTES 40
+#define BATON "baton"
 
-enum asked { ASKED_ACQUIRE, ASKED_RELEASE, ASKED_RENEW, ASKED_SCRIPT };
+enum asked { ASKED_ACQUIRE, ASKED_BATON, ASKED_FIRST_BATON, ASKED_RELEASE, ASKED_RENEW, ASKED_SCRIPT };
 
 struct question {
     enum asked asked;
@@ -40,6 +43,7 @@ struct channel {
     struct stream stream;
     struct question *questions; /* a ring: replies come in this order */
     size_t first, count, capacity;
+    long elements; /* of an array, that are still to come */
 };
 
 struct state {
@@ -88,6 +92,8 @@ static void on_reply(struct channel *channel, char type, const char *text, size_
 
     if (channel->count == 0 || type == '-')
         drive_die("redis: %.*s", (int)size, text);
+    if (channel->elements > 0 && --channel->elements > 0)
+        return; /* the name of the list that BLPOP has found */
     channel->first = (channel->first + 1) % channel->capacity;
     channel->count--;
     if (question.asked == ASKED_SCRIPT) {
@@ -96,8 +102,14 @@ static void on_reply(struct channel *channel, char type, const char *text, size_
         if (channel->drive->units > 0 ? !is_one : type != '+')
             drive_die("redis: a key that should be free is not");
         channel->drive->on_acquired(question.arg);
+    } else if (question.asked == ASKED_BATON) {
+        if (size != strlen(BATON) || memcmp(text, BATON, size) != 0)
+            drive_die("redis: not what was put into the list");
+        channel->drive->on_acquired(question.arg);
     } else if (!is_one) {
         drive_die("redis: a lease is not held any more");
+    } else if (question.asked == ASKED_FIRST_BATON) {
+        return; /* whoever asks for it first gets it */
     } else if (question.asked == ASKED_RELEASE) {
         channel->drive->on_released(question.arg);
     } else {
@@ -121,6 +133,11 @@ static size_t on_bytes(void *arg, const unsigned char *bytes, size_t size)
             break;
         length = (size_t)(end - line) + 1;
         text_size = length - 3;
+        if (line[0] == '*') {
+            channel->elements = strtol(line + 1, NULL, 10);
+            used += length;
+            continue;
+        }
         if (line[0] != '$') {
             on_reply(channel, line[0], line + 1, text_size);
             used += length;
@@ -157,10 +174,13 @@ static void acquire(struct slot *slot, bool wait)
     struct state *state = slot->drive->state;
     char key[DRIVE_KEY_BYTES], value[DRIVE_CREDENTIAL_BYTES], milliseconds[24], capacity[24] = NO_CAPACITY;
 
-    if (wait)
-        drive_die("redis has no waiting");
     slot->generation++;
     drive_key(slot, key);
+    if (wait) {
+        command(channel_of(slot), 3, (const char *const[]){"BLPOP", key, "0"});
+        ask(channel_of(slot), ASKED_BATON, slot);
+        return;
+    }
     drive_credential(slot, value);
     snprintf(milliseconds, sizeof(milliseconds), "%lld", (long long)slot->drive->duration_s * 1000);
     if (slot->drive->capacity > 0)
@@ -173,12 +193,25 @@ static void acquire(struct slot *slot, bool wait)
     ask(channel_of(slot), ASKED_ACQUIRE, slot);
 }
 
+static void put_baton(struct slot *slot, enum asked asked, void *arg)
+{
+    char key[DRIVE_KEY_BYTES];
+
+    drive_key(slot, key);
+    command(channel_of(slot), 3, (const char *const[]){"RPUSH", key, BATON});
+    ask(channel_of(slot), asked, arg);
+}
+
 static void release(struct slot *slot)
 {
     struct state *state = slot->drive->state;
     char key[DRIVE_KEY_BYTES], value[DRIVE_CREDENTIAL_BYTES];
 
     drive_key(slot, key);
+    if (slot->drive->is_hot && slot->drive->units == 0) {
+        put_baton(slot, ASKED_RELEASE, slot);
+        return;
+    }
     drive_credential(slot, value);
     command(channel_of(slot), 5, (const char *const[]){"EVALSHA", state->release_sha, "1", key, value});
     ask(channel_of(slot), ASKED_RELEASE, slot);
@@ -227,6 +260,8 @@ static void open_channels(struct drive *drive)
     load(&state->channels[0], is_shared ? LEAVE_SCRIPT : RELEASE_SCRIPT, state->release_sha);
     load(&state->channels[0], is_shared ? STAY_SCRIPT : RENEW_SCRIPT, state->renew_sha);
     drive_run_until(drive, &state->is_there, 60 * LH_US_PER_S, "redis");
+    if (drive->is_hot && !is_shared)
+        put_baton(&drive->slots[0], ASKED_FIRST_BATON, NULL);
 }
 
 const struct peer peer_redis = {

@@ -1,7 +1,8 @@
 /*
  * ZooKeeper, by its own protocol (jute records in frames with a length before them). A connection is a session.
- * Acquire: create an ephemeral node; release: delete it. Requests of a session are pipelined; their replies come in
- * order. Sessions are kept alive as a whole, by whatever is sent: there is no renewal of one lease.
+ * Acquire: create an ephemeral node; release: delete it. Waiting for one name (handoff): the lock recipe of its
+ * documents, an ephemeral sequential node, and a watch on the one before it. Requests of a session are pipelined; their
+ * replies come in order. Sessions are kept alive as a whole, by whatever is sent: there is no renewal of one lease.
  * https://zookeeper.apache.org/doc/r3.8.0/zookeeperInternals.html, and zookeeper.jute of its source.
  */
 #include <arpa/inet.h>
@@ -18,13 +19,22 @@
 #define PARENT "/bench"
 #define OP_CREATE 1
 #define OP_DELETE 2
+#define OP_EXISTS 3
+#define OP_CHILDREN 8
 #define IS_EPHEMERAL 1
+#define IS_SEQUENTIAL 2
+#define ERROR_NO_NODE (-101)
 #define ERROR_NODE_EXISTS (-110)
+#define EVENT_XID (-1)
+#define PATH_BYTES 64
+#define PLACE "/n-" /* and ten digits */
+
+enum asked { ASKED_PARENT, ASKED_CREATE, ASKED_DELETE, ASKED_PLACE, ASKED_QUEUE, ASKED_WATCH };
 
 struct question {
     struct slot *slot; /* NULL: the parent */
     int32_t xid;
-    bool is_create;
+    enum asked asked;
 };
 
 struct channel {
@@ -85,22 +95,22 @@ static void send_frame(struct channel *channel, struct frame *frame)
     stream_write(&channel->stream, frame->bytes, frame->size);
 }
 
-static int32_t ask(struct channel *channel, struct slot *slot, bool is_create)
+static int32_t ask(struct channel *channel, struct slot *slot, enum asked asked)
 {
     int32_t xid = ++channel->next_xid;
 
     if (channel->count == channel->capacity)
         drive_die("zookeeper: more requests in flight than names");
-    channel->questions[(channel->first + channel->count++) % channel->capacity] =
-        (struct question){slot, xid, is_create};
+    channel->questions[(channel->first + channel->count++) % channel->capacity] = (struct question){slot, xid, asked};
     return xid;
 }
 
-static void create(struct channel *channel, struct slot *slot, const char *path, const char *data, int32_t flags)
+static void create(struct channel *channel, struct slot *slot, enum asked asked, const char *path, const char *data,
+                   int32_t flags)
 {
     struct frame frame = {.size = 4};
 
-    add_int(&frame, ask(channel, slot, true));
+    add_int(&frame, ask(channel, slot, asked));
     add_int(&frame, OP_CREATE);
     add_bytes(&frame, path, strlen(path));
     add_bytes(&frame, data, strlen(data));
@@ -118,33 +128,59 @@ static struct channel *channel_of(const struct slot *slot)
     return &state->channels[slot->number % slot->drive->channels];
 }
 
-static void path_of(const struct slot *slot, char path[64])
+static void path_of(const struct slot *slot, char path[PATH_BYTES])
 {
     char key[DRIVE_KEY_BYTES];
     drive_key(slot, key);
-    snprintf(path, 64, PARENT "/%s", key);
+    snprintf(path, PATH_BYTES, PARENT "/%s", key);
+}
+
+/* Asks of a node, by this operation: whether it is there, or for its children. */
+static void ask_of(struct slot *slot, int32_t op, enum asked asked, const char *path, bool watch)
+{
+    struct channel *channel = channel_of(slot);
+    struct frame frame = {.size = 4};
+
+    add_int(&frame, ask(channel, slot, asked));
+    add_int(&frame, op);
+    add_bytes(&frame, path, strlen(path));
+    frame.bytes[frame.size++] = watch;
+    send_frame(channel, &frame);
+}
+
+static void ask_for_queue(struct slot *slot)
+{
+    char parent[PATH_BYTES];
+
+    path_of(slot, parent);
+    ask_of(slot, OP_CHILDREN, ASKED_QUEUE, parent, false);
 }
 
 static void acquire(struct slot *slot, bool wait)
 {
-    char path[64], value[DRIVE_CREDENTIAL_BYTES];
+    char path[PATH_BYTES], value[DRIVE_CREDENTIAL_BYTES];
 
-    if (wait)
-        drive_die("waiting is not driven for zookeeper");
     slot->generation++;
     path_of(slot, path);
     drive_credential(slot, value);
-    create(channel_of(slot), slot, path, value, IS_EPHEMERAL);
+    if (wait) {
+        strcat(path, PLACE);
+        create(channel_of(slot), slot, ASKED_PLACE, path, value, IS_EPHEMERAL | IS_SEQUENTIAL);
+    } else {
+        create(channel_of(slot), slot, ASKED_CREATE, path, value, IS_EPHEMERAL);
+    }
 }
 
 static void release(struct slot *slot)
 {
     struct channel *channel = channel_of(slot);
     struct frame frame = {.size = 4};
-    char path[64];
+    char path[PATH_BYTES];
 
     path_of(slot, path);
-    add_int(&frame, ask(channel, slot, false));
+    if (slot->credential != NULL)
+        snprintf(path, sizeof(path), "%s", slot->credential);
+    add_int(&frame, ask(channel, slot, ASKED_DELETE));
     add_int(&frame, OP_DELETE);
     add_bytes(&frame, path, strlen(path));
     add_int(&frame, -1); /* whatever its version */
@@ -166,11 +202,81 @@ static void on_connected(struct channel *channel, const unsigned char *bytes, si
     state->is_there = ++state->connected == channel->drive->channels;
 }
 
+/* The bytes of a string or a buffer, which begin with their length; *at moves on behind them. */
+static const char *bytes_at(const unsigned char *bytes, size_t size, size_t *at, size_t *length)
+{
+    const char *text = (const char *)bytes + *at + 4;
+
+    if (size < *at + 4 || int_at(bytes + *at) < 0 || size - *at - 4 < (size_t)int_at(bytes + *at))
+        drive_die("zookeeper: a reply is cut off");
+    *length = (size_t)int_at(bytes + *at);
+    *at += 4 + *length;
+    return text;
+}
+
+/* Its place has a number, which is the token, too. */
+static void on_place(struct slot *slot, const unsigned char *bytes, size_t size)
+{
+    size_t at = 16, length;
+    const char *path = bytes_at(bytes, size, &at, &length);
+
+    free(slot->credential);
+    slot->credential = lh_format("%.*s", (int)length, path);
+    slot->token = atoll(strrchr(slot->credential, '-') + 1) + 1;
+    ask_for_queue(slot);
+}
+
+/* Whoever has the lowest place holds the lock; the others watch the place before theirs. */
+static void on_queue(struct slot *slot, const unsigned char *bytes, size_t size)
+{
+    const char *own = strrchr(slot->credential, '/') + 1;
+    char before[PATH_BYTES] = "", path[PATH_BYTES * 2];
+    size_t at = 20;
+
+    for (int32_t left = int_at(bytes + 16); left > 0; left--) {
+        size_t length;
+        const char *name = bytes_at(bytes, size, &at, &length);
+        if (length == strlen(own) && memcmp(name, own, length) < 0 && memcmp(name, before, length) > 0)
+            snprintf(before, sizeof(before), "%.*s", (int)length, name);
+    }
+    if (before[0] == '\0') {
+        slot->drive->on_acquired(slot);
+        return;
+    }
+    free(slot->lease);
+    path_of(slot, path);
+    slot->lease = lh_format("%s/%s", path, before);
+    ask_of(slot, OP_EXISTS, ASKED_WATCH, slot->lease, true);
+}
+
+/* What somebody of this session has watched is gone. */
+static void on_event(struct channel *channel, const unsigned char *bytes, size_t size)
+{
+    struct drive *drive = channel->drive;
+    size_t at = 24, length;
+    const char *path = bytes_at(bytes, size, &at, &length);
+
+    for (size_t i = 0; i < drive->slot_count; i++) {
+        struct slot *slot = &drive->slots[i];
+        const char *watched = slot->lease;
+        if (channel_of(slot) != channel || watched == NULL || strlen(watched) != length ||
+            memcmp(watched, path, length) != 0)
+            continue;
+        free(slot->lease);
+        slot->lease = NULL;
+        ask_for_queue(slot);
+    }
+}
+
 static void on_reply(struct channel *channel, const unsigned char *bytes, size_t size)
 {
     struct question question = channel->questions[channel->first];
     int32_t error;
 
+    if (size >= 24 && int_at(bytes) == EVENT_XID) {
+        on_event(channel, bytes, size);
+        return;
+    }
     if (size < 16 || channel->count == 0 || int_at(bytes) != question.xid)
         drive_die("zookeeper: a reply that nobody waits for");
     error = int_at(bytes + 12);
@@ -179,15 +285,23 @@ static void on_reply(struct channel *channel, const unsigned char *bytes, size_t
     if (question.slot == NULL) {
         if (error != 0 && error != ERROR_NODE_EXISTS)
             drive_die("zookeeper: no " PARENT ": error %d", error);
-        channel->is_ready = true;
+        channel->is_ready = channel->count == 0;
+        return;
+    }
+    if (question.asked == ASKED_WATCH && error == ERROR_NO_NODE) { /* it has gone meanwhile */
+        ask_for_queue(question.slot);
         return;
     }
     if (error != 0)
-        drive_die("zookeeper: error %d of a %s", error, question.is_create ? "create" : "delete");
-    if (question.is_create)
+        drive_die("zookeeper: error %d of question %d", error, (int)question.asked);
+    if (question.asked == ASKED_CREATE)
         channel->drive->on_acquired(question.slot);
-    else
+    else if (question.asked == ASKED_DELETE)
         channel->drive->on_released(question.slot);
+    else if (question.asked == ASKED_PLACE)
+        on_place(question.slot, bytes, size);
+    else if (question.asked == ASKED_QUEUE)
+        on_queue(question.slot, bytes, size);
 }
 
 static size_t on_bytes(void *arg, const unsigned char *bytes, size_t size)
@@ -235,14 +349,19 @@ static void open_channels(struct drive *drive)
     for (size_t i = 0; i < drive->channels; i++) {
         struct channel *channel = &state->channels[i];
         channel->drive = drive;
-        channel->capacity = drive->slot_count + 1;
+        channel->capacity = drive->slot_count + 2; /* two parents */
         channel->questions = lh_alloc_zero(channel->capacity, sizeof(*channel->questions));
         if (!stream_open(&channel->stream, drive->loop, drive->target, on_bytes, channel))
             drive_die("zookeeper: it listens no more");
         ask_for_session(channel);
     }
     drive_run_until(drive, &state->is_there, 60 * LH_US_PER_S, "zookeeper");
-    create(&state->channels[0], NULL, PARENT, "", 0);
+    create(&state->channels[0], NULL, ASKED_PARENT, PARENT, "", 0);
+    if (drive->is_hot) {
+        char path[PATH_BYTES];
+        path_of(&drive->slots[0], path);
+        create(&state->channels[0], NULL, ASKED_PARENT, path, "", 0);
+    }
     drive_run_until(drive, &state->channels[0].is_ready, 60 * LH_US_PER_S, "zookeeper's first answer");
 }
 

@@ -29,6 +29,8 @@ SQL_HEARTBEAT = """\\set n random(1, :leases)
 update locks set expires_at = clock_timestamp() + interval '60 s'
  where name = 'k' || :n and owner = 'me' and expires_at > clock_timestamp() returning 1 as got \\gset
 """
+# A name that was never used before, each time.
+SQL_FRESH = SQL_PAIR.replace('\\set n :client_id\n', '\\set n random(1, 9000000000000000000)\n')
 SQL_HANDOFF = """begin;
 select 1 as got from locks where name = 'hot' for update \\gset
 commit;
@@ -135,7 +137,7 @@ class Bench:
     @contextlib.contextmanager
     def open(self, driver, *daemon_options):
         """The driver's servers, started alone; PostgreSQL with a database of its own each time."""
-        kind = {'etcd': servers.Etcd, 'redis': servers.Redis, 'zookeeper': servers.ZooKeeper}.get(driver.split('-')[0])
+        kind = {'redis-everysec': servers.RedisEverySecond}.get(driver) or servers.PEERS.get(driver.split('-')[0])
         if kind:
             with self.server(kind) as server:
                 session = Session(driver, server.target, {kind.name: server}, writes=server.writes)
@@ -144,17 +146,19 @@ class Bench:
                 yield session
             return
         with self.server(servers.Postgres) as postgres:
-            database = postgres.create_database(schema=driver != 'sql')
+            database = postgres.create_database(schema=not driver.startswith('sql'))
             try:
+                if driver == 'sql-relaxed':
+                    postgres.psql('alter database %s set synchronous_commit = off' % database)
                 # The first grant in a new database makes the tokens jump; they are counted later.
-                if driver != 'sql':
+                if not driver.startswith('sql'):
                     postgres.psql("with a as materialized (select * from leasehold.acquire('bench', 'first', '1 min')) "
                                   "select leasehold.release_ok('bench', 'first', a.lease_key) from a", database)
                 if driver == 'leasehold-core':
                     postgres.add_core(database)
                 if driver == 'raw':  # as cron does, or a daemon when it starts: until then nothing takes the short way
                     postgres.psql('select * from leasehold.reap()', database)
-                if driver in ('sql', 'raw'):
+                if driver in ('sql', 'sql-relaxed', 'raw'):
                     yield Session(driver, None, {'postgres': postgres}, postgres, database)
                 else:
                     with servers.Daemon(self.work, postgres, database, *daemon_options) as daemon:

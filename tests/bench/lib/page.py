@@ -1,25 +1,35 @@
-"""docs/measure/benchmark.md: medians alone, a row for each driver, a column for each level. results.md has the rest of it."""
+"""docs/measure/benchmark.md: medians alone, a row for each driver, a column for each level; results.md has the rest of it. And the
+README's figures, which are some of these."""
 import json
 import pathlib
 import re
 
 import report
 
-PAGE = pathlib.Path(__file__).resolve().parents[3] / 'docs/measure/benchmark.md'
-LEFT_OUT = (('pairs', 4), ('pairs', 64), ('heartbeats', [1000, 256, 1]), 'leasehold-batched', 'leasehold-library')  # results.md has them
-RATES = ('pairs', 'handoff', 'heartbeats', *report.SHARED)
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PAGE, README = ROOT / 'docs/measure/benchmark.md', ROOT / 'README.md'
+LEFT_OUT = (('pairs', 64), ('heartbeats', [1000, 256, 1]), ('pairs', 'etcd'), 'leasehold-batched',
+            'leasehold-library')  # results.md has them
+# Of the README: (heading, part, level, value).
+COLUMNS = (('1 in flight', 'pairs', 1, 'per_s'), ('4', 'pairs', 4, 'per_s'), ('16', 'pairs', 16, 'per_s'), ('256', 'pairs', 256, 'per_s'),
+           ('hand-off, p50 ms', 'handoff', 16, 'p50_ms'), ('hand-offs', 'handoff', 16, 'per_s'), ('renewals', 'heartbeats', [10000, 256, 1], 'per_s'))
+# (its name, its driver of pairs and of the others).
+ROWS = (('Leasehold, with its [extension in C](docs/run/extension.md)', 'leasehold-core', 'leasehold-core'),
+        ('Leasehold, SQL functions alone', 'leasehold', 'leasehold'), ('plain SQL', 'sql', 'sql'), ('etcd', 'etcd-kept', 'etcd'),
+        ('ZooKeeper', 'zookeeper', 'zookeeper'), ('Redis, appendfsync always', 'redis', 'redis'))
 # Each with what was measured in one run: (its heading, what it says first, parts).
 SECTIONS = (
-    ('## Pairs, hand-offs and renewals', """`tests/bench/run --part pairs,handoff,heartbeats`. A C program drives all but plain SQL and the batch functions, which pgbench drives, over at most 16
+    ('## Pairs, hand-offs and renewals', """`tests/bench/run --part pairs,fresh,handoff,heartbeats`. A C program drives all but plain SQL and the batch functions, which pgbench drives, over at most 16
 connections (PostgreSQL: one for each request in flight), and checks every reply and each server's count of writes. Costs are those of the servers, for
 one at the highest level.
 
 - Leasehold: PostgreSQL with `fsync` and `synchronous_commit`. Renewals are answered before they are on disk: a crash ends none of their leases.
-- Plain SQL: `insert ... on conflict`, `delete` on a table of locks, no token, no queue, no reaper; a row lock as hand-off. Batch functions: the limit of the SQL beneath.
-- etcd: grant, put if absent, revoke; kept: put and delete with a lease that stays; its lock service as hand-off. Its renewals are not on disk.
-- Redis: `SET NX PX`, a script that deletes, `appendfsync always`; no queue. ZooKeeper: ephemeral nodes, `forceSync`; it renews sessions, not leases.
+- Plain SQL: `insert ... on conflict`, `delete` on a table of locks, no token, queue or reaper; a row lock as hand-off. Batch functions: the limit of the SQL beneath.
+- etcd: put and delete with a lease that stays; its lock service as hand-off. Its renewals are not on disk. etcd sends a watch that asks for a revision of the past
+  its events every 100 ms, hence its p99.
+- Redis: `SET NX PX`, a script that deletes; BLPOP from a list as hand-off. ZooKeeper: ephemeral nodes, `forceSync`, its recipe of a lock; it renews sessions, not leases.
 
-![pairs a second by requests in flight](benchmark.svg)""", ('pairs', 'handoff', 'heartbeats')),
+![pairs a second by requests in flight](benchmark.svg)""", ('pairs', 'fresh', 'handoff', 'heartbeats')),
     ('## Waiting, reaping, starting', '`tests/bench/run --part idle,reaping,expiry,start,cost`.', ('idle', 'reaping', 'expiry', 'start', 'cost')),
     ('## Shared leases', """`tests/bench/run --part semaphore,readers,turns --only leasehold,leasehold-batched,redis`. Leasehold: requests of `MODE_SHARED` for one unit. Redis:
 scripts on a sorted set of holders, without slots, tokens or queue. Turns: the next waiter gets the whole scope, or the last free unit.""", report.SHARED),
@@ -44,7 +54,8 @@ def cpu(values):
 
 def by_level(part, levels):
     """A row for each driver, a column for each level, and the costs of one at the highest level that has any."""
-    drivers = [driver for driver in dict.fromkeys(driver for who in levels.values() for driver in who) if driver not in LEFT_OUT]
+    drivers = [driver for driver in dict.fromkeys(driver for who in levels.values() for driver in who)
+               if driver not in LEFT_OUT and (part, driver) not in LEFT_OUT]
     costly = ([who for who in levels.values() if 'leasehold' in who and cpu(who['leasehold'])] or [{}])[-1]
     heads = ['a second (p50/p99 ms)', *map(report.level_name, levels), *(['CPU µs', 'WAL bytes'] if costly else [])]
     rows = [[report.driver_name(driver, part), *(rate(who.get(driver, {})) for who in levels.values()),
@@ -74,7 +85,7 @@ def targets(found):
 def tables(found):
     for part, levels in found.items():
         yield '### %s: %s' % (part, report.TITLES[part])
-        if part not in RATES:
+        if part not in report.RATES:
             yield plain(levels, part)
             continue
         levels = {level: who for level, who in levels.items() if (part, json.loads(level)) not in LEFT_OUT}
@@ -94,6 +105,20 @@ def machine_of(samples, machines):
                 ' **From a quick run: these figures prove nothing.**' if any(sample['quick'] for sample in samples) else '')
 
 
+def figures(found):
+    """The README's table."""
+    rows = [['a second', *(column[0] for column in COLUMNS)]]
+    for name, of_pairs, of_others in ROWS:
+        rows.append([name, *(median(found[part].get(json.dumps(level), {}).get(of_pairs if part == 'pairs' else of_others, {}), value)
+                             for _, part, level, value in COLUMNS)])
+    return report.table(rows)
+
+
+def publish_readme(found):
+    before, rest = README.read_text().split(report.BEGIN)
+    README.write_text(before + report.BEGIN + '\n' + figures(found) + '\n' + report.END + rest.split(report.END)[1])
+
+
 def publish(results):
     """Each section that was measured takes the place of what the page said."""
     text = PAGE.read_text()
@@ -104,4 +129,7 @@ def publish(results):
             text = (before + section(heading, about, machine_of(samples, results.machines), report.summarize(samples)) +
                     ''.join(re.findall(r'\n## .*', after, re.S)))
     PAGE.write_text(text)
+    found = report.summarize(results.samples)
+    if {'pairs', 'handoff', 'heartbeats'} <= set(found):
+        publish_readme(found)
     report.chart(results, PAGE.parent / 'benchmark.svg')

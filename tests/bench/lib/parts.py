@@ -14,7 +14,9 @@ from drivers import drive, pgbench
 from servers import Failure
 
 SEMAPHORE_UNITS = 1000
-ALL = ('leasehold', 'leasehold-core', 'leasehold-batched', 'leasehold-library', 'sql', 'raw', 'etcd', 'etcd-kept', 'redis', 'zookeeper')
+ALL = ('leasehold', 'leasehold-core', 'leasehold-batched', 'leasehold-library', 'sql', 'sql-relaxed', 'raw', 'etcd', 'etcd-kept', 'redis',
+       'redis-everysec', 'zookeeper')
+DURABLE = tuple(name for name in ALL if name not in ('sql-relaxed', 'redis-everysec'))  # the others renew alone
 
 
 class Times:
@@ -38,7 +40,7 @@ def flags_of(session):
     return {'batched': 1} if session.name == 'leasehold-batched' else {'kept': 1} if session.name == 'etcd-kept' else {}
 
 
-def run_pairs(bench, session, clients, times):
+def run_pairs(bench, session, clients, times, is_fresh=False):
     if session.name == 'sql':
         session.postgres.psql('drop table if exists locks; ' + drivers.SQL_TABLE, session.database)
     if session.name == 'raw':
@@ -47,18 +49,23 @@ def run_pairs(bench, session, clients, times):
     writes = 0 if session.name == 'sql' else drivers.counted(session)
     before = session.usage()
     if session.name == 'sql':
-        values = pgbench(bench, session, drivers.SQL_PAIR, clients, times.warmup_s, times.measure_s)
+        values = pgbench(bench, session, drivers.SQL_FRESH if is_fresh else drivers.SQL_PAIR, clients, times.warmup_s, times.measure_s)
     elif session.name == 'raw':
         values = pgbench(bench, session, drivers.RAW_PAIR, raw_clients, times.warmup_s, times.measure_s, batch=batch)
         values['per_s'] *= batch
         values['total'] *= batch
     else:
-        values = drive('pairs', peer_of(session), session.target, times.limit_s, clients=clients, **times.drive_options(),
-                       **flags_of(session))
+        values = drive('pairs', peer_of(session), session.target, times.limit_s, clients=clients, fresh=is_fresh,
+                       **times.drive_options(), **flags_of(session))
     values.update(session.cost(before, values['total']))
     # ZooKeeper: the sessions that the driver opened, those of runs before that end meanwhile, and the first parent node.
     drivers.check_count(session, writes, values['total'], 100 if session.name == 'zookeeper' else 0)
     return values
+
+
+def run_fresh(bench, session, clients, times):
+    """Names that are new each time, as those of jobs are."""
+    return run_pairs(bench, session, clients, times, is_fresh=True)
 
 
 def run_handoff(bench, session, waiters, times):
@@ -70,8 +77,9 @@ def run_handoff(bench, session, waiters, times):
         return {'per_s': values['per_s']}
     before = session.usage()
     tokens = drivers.tokens(session) if session.postgres else 0
-    values = drive('handoff', peer_of(session), session.target, times.limit_s + 600, clients=waiters, connections=min(waiters + 1, 16),
-                   duration=600, rounds=1000000, **times.drive_options())
+    values = drive('handoff', peer_of(session), session.target, times.limit_s + 600, clients=waiters,
+                   connections=waiters + 1 if session.name == 'redis' else min(waiters + 1, 16), duration=600, rounds=1000000,
+                   **times.drive_options())
     values.update(session.cost(before, values['total']))
     if session.postgres and drivers.tokens(session) - tokens < values['total']:
         raise Failure('%s: %d hand-offs, but %d tokens' % (session.name, values['total'], drivers.tokens(session) - tokens))
@@ -134,12 +142,12 @@ def fill_raw(session, leases, batch):
 def run_heartbeats(bench, session, level, times):
     """A level is (leases, requests in flight, leases in a request)."""
     leases, clients, batch = level
-    if session.name == 'sql':
+    if session.name.startswith('sql'):
         session.postgres.psql("drop table if exists locks; %s; insert into locks select 'k' || i, 'me', now() + interval '1 d' "
                               "from generate_series(1, %d) i; vacuum analyze locks" % (drivers.SQL_TABLE, leases), session.database)
     batches = fill_raw(session, leases, batch) if session.name == 'raw' else 0
     before = session.usage()
-    if session.name == 'sql':
+    if session.name.startswith('sql'):
         values = pgbench(bench, session, drivers.SQL_HEARTBEAT, clients, times.warmup_s, times.measure_s, leases=leases)
     elif session.name == 'raw':
         values = pgbench(bench, session, drivers.RAW_HEARTBEAT, 2, times.warmup_s, times.measure_s, batches=batches)
@@ -149,7 +157,7 @@ def run_heartbeats(bench, session, level, times):
         values = drive('heartbeats', peer_of(session), session.target, times.limit_s + 1800, leases=leases, clients=clients,
                        connections=max(min(clients, 16), clients // 12), batch=batch, duration=600, stream=int(batch > 1),
                        **times.drive_options())
-    if session.name in ('sql', 'raw'):  # with the driver, the leases were acquired meanwhile: it is no measure then
+    if session.name in ('sql', 'sql-relaxed', 'raw'):  # with the driver, the leases were acquired meanwhile: it is no measure then
         values.update(session.cost(before, values['total']))
     elif session.postgres:
         held = int(session.postgres.psql("select count(*) from leasehold.scope where state = 'held'", session.database))
@@ -263,7 +271,7 @@ def run_expiry(bench, session, rounds, times):
 
 def run_start(bench, level, times):
     """From the start of the server's process to when the first lease has reached a client that tries all the while."""
-    kind = {'etcd': servers.Etcd, 'redis': servers.Redis, 'zookeeper': servers.ZooKeeper}.get(level)
+    kind = servers.PEERS.get(level)
     with contextlib.ExitStack() as stack:
         if kind:
             server = kind(bench.work)
@@ -329,19 +337,21 @@ class Part:
 
     def fits(self, driver, level):
         if self.name == 'handoff':
-            return level <= {'etcd': 256, 'sql': 256}.get(driver, 1 << 30)
+            return level <= (1 << 30 if driver.startswith('leasehold') else 256)
         if self.name == 'heartbeats':
             # Several renewals of one lease at a time would be answered together. etcd and Redis are not asked for what would only
             # fill them up: their renewals do not depend on the number.
-            return (level[2] > 1 if driver == 'raw' else level[2] == 1 if driver in ('sql', 'etcd') else True) and \
-                level[1] * level[2] <= level[0] and level[0] <= {'etcd': 10000, 'redis': 100000, 'sql': 100000}.get(driver, 1 << 30)
+            return (level[2] > 1 if driver == 'raw' else level[2] == 1 if driver.split('-')[0] in ('sql', 'etcd') else True) and \
+                level[1] * level[2] <= level[0] and level[0] <= {'etcd': 10000, 'redis': 100000, 'sql': 100000}.get(driver.split('-')[0], 1 << 30)
         return True
 
 
 PARTS = {part.name: part for part in (
-    Part('pairs', run_pairs, ALL, (1, 16, 256), (1, 4, 16, 64, 256, 1024)),
-    Part('handoff', run_handoff, ('leasehold', 'leasehold-core', 'sql', 'etcd'), (16, 256), (2, 16, 256, 4096)),
-    Part('heartbeats', run_heartbeats, ('leasehold', 'leasehold-core', 'sql', 'raw', 'etcd', 'redis'), ((1000, 256, 1), (10000, 16, 500)),
+    Part('pairs', run_pairs, DURABLE, (1, 16, 256), (1, 2, 4, 8, 16, 64, 256, 1024)),
+    Part('fresh', run_fresh, tuple(name for name in DURABLE if name not in ('leasehold-batched', 'leasehold-library', 'raw', 'etcd')), (16,),
+         (1, 2, 4, 8, 16, 256)),
+    Part('handoff', run_handoff, ('leasehold', 'leasehold-core', 'sql', 'etcd', 'redis', 'zookeeper'), (16, 256), (2, 4, 8, 16, 256, 4096)),
+    Part('heartbeats', run_heartbeats, ('leasehold', 'leasehold-core', 'sql', 'sql-relaxed', 'raw', 'etcd', 'redis', 'redis-everysec'), ((1000, 256, 1), (10000, 16, 500)),
          tuple((leases, *shape) for leases in (1000, 10000, 100000, 1000000) for shape in ((256, 1), (16, 500)))),
     Part('idle', run_idle, ('leasehold',), (('waiters', 5000, 100), ('connections', 1000, 1000)),
          (('waiters', 100000, 1000), ('connections', 10000, 10000)), rounds=1),

@@ -311,6 +311,7 @@ class Etcd(Server):
 
 class Redis(Server):
     name = 'redis'
+    appendfsync = 'always'
 
     @staticmethod
     def version():
@@ -320,7 +321,7 @@ class Redis(Server):
         self.port = free_port()
         self.target = '127.0.0.1:%d' % self.port
         self.spawn(['redis-server', '--bind', '127.0.0.1', '--port', self.port, '--dir', self.directory, '--appendonly', 'yes',
-                    '--appendfsync', 'always', '--save', '', '--maxclients', '12000', '--daemonize', 'no'])
+                    '--appendfsync', self.appendfsync, '--save', '', '--maxclients', '12000', '--daemonize', 'no'])
 
     def ask(self, command):
         with socket.create_connection(('127.0.0.1', self.port), 10) as connection:
@@ -344,6 +345,11 @@ class Redis(Server):
     def writes(self):
         found = dict(re.findall(r'cmdstat_(set|del|zadd|zrem):calls=(\d+)', self.ask('INFO commandstats')))
         return sum(map(int, found.values()))
+
+
+class RedisEverySecond(Redis):
+    """As durable as renewals of Leasehold: what was answered in the last second may be lost."""
+    appendfsync = 'everysec'
 
 
 class ZooKeeper(Server):
@@ -381,6 +387,9 @@ class ZooKeeper(Server):
     def writes(self):
         """Transactions: of nodes, and two of each session."""
         return int(re.search(r'Zxid: 0x([0-9a-f]+)', self.srvr()).group(1), 16) & 0xffffffff
+
+
+PEERS = {'etcd': Etcd, 'redis': Redis, 'zookeeper': ZooKeeper}
 
 
 def version_of(name, *command):

@@ -5,8 +5,6 @@ import report
 import servers
 
 PAGE = servers.ROOT / 'docs/measure/sizing.md'
-BEGIN = '<!-- figures: written by tests/bench/run --publish -->'
-END = '<!-- end of the figures -->'
 # Of a core that is at work all the time, so much is planned with; the rest is for vacuum, checkpoints and peaks.
 SHARE = 0.6
 
@@ -102,7 +100,7 @@ def render(results):
 
 def write(results):
     text = PAGE.read_text()
-    if BEGIN not in text or END not in text:
+    if report.BEGIN not in text or report.END not in text:
         raise servers.Failure('%s has no place for the figures' % PAGE)
-    head, rest = text.split(BEGIN)
-    PAGE.write_text(head + BEGIN + '\n\n' + render(results) + '\n\n' + END + rest.split(END)[1])
+    head, rest = text.split(report.BEGIN)
+    PAGE.write_text(head + report.BEGIN + '\n\n' + render(results) + '\n\n' + report.END + rest.split(report.END)[1])
