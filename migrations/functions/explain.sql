@@ -73,6 +73,9 @@ begin
     when state = 'shared' then leasehold_internal.advice_shared(v_scope, v_rules, v_life, waiters, v_next, v_now)
     else leasehold_internal.advice_free(v_scope, v_rules, waiters, v_next, v_now)
   end;
+  if waiters > 0 and leasehold_internal.is_deadlocked(explain.namespace, explain.key) then
+    advice := advice || '; deadlock: a holder of this waits for one of those who wait here; select * from leasehold.deadlock shows the circle';
+  end if;
   if rests_until is not null and state = 'free' then
     state := 'resting';
   end if;
