@@ -32,7 +32,7 @@ begin
     when p_name ~ '^[0-9a-f]{8}$' then
       row('name', 'other than 8 of 0-9 and a-f, which is what IDs of tokens are')::leasehold_internal.problem
     when p_expires <= interval '0' or p_expires > interval '1000 years' then
-      row('expires', 'more than 0, at most 1000 years')::leasehold_internal.problem
+      row('expires', 'more than 0, at most 1000 years' || leasehold_internal.is_words(p_expires))::leasehold_internal.problem
   end;
 end
 $$;

@@ -102,21 +102,21 @@ begin
   select r.* into v_rules from leasehold_internal.policies_of(array[p_namespace]) r;
   if p_duration is null or p_duration < greatest(v_rules.min_duration, interval '100 ms')
      or p_duration > v_rules.max_duration then
-    return row('duration', leasehold_internal.duration_bound(v_rules.min_duration, v_rules.max_duration))::leasehold_internal.problem;
+    return row('duration', leasehold_internal.duration_bound(v_rules.min_duration, v_rules.max_duration, p_duration))::leasehold_internal.problem;
   elsif octet_length(p_owner) > 255 then
-    return row('owner', 'at most 255 bytes')::leasehold_internal.problem;
+    return row('owner', 'at most 255 bytes, has ' || octet_length(p_owner))::leasehold_internal.problem;
   elsif p_lease_key is null then
     return row('lease_key', 'a UUID')::leasehold_internal.problem;
   elsif leasehold_internal.labels_problem(p_labels) is not null then
     return row('labels', leasehold_internal.labels_problem(p_labels))::leasehold_internal.problem;
   elsif p_at_least not between interval '0' and interval '1 day' then
-    return row('at_least', '0 to 86400 s')::leasehold_internal.problem;
+    return row('at_least', '0 to 86400 s' || leasehold_internal.is_words(p_at_least))::leasehold_internal.problem;
   elsif p_mode is null or p_mode not in ('exclusive', 'shared') then
-    return row('mode', 'exclusive or shared')::leasehold_internal.problem;
+    return row('mode', 'exclusive or shared, is ' || coalesce(left(p_mode, 64), 'null'))::leasehold_internal.problem;
   elsif p_mode = 'exclusive' and p_units is distinct from 1 then
-    return row('units', '1 for an exclusive lease')::leasehold_internal.problem;
+    return row('units', '1 for an exclusive lease, is ' || coalesce(p_units::text, 'null'))::leasehold_internal.problem;
   elsif p_mode = 'shared' and (p_units is null or p_units not between 1 and coalesce(v_rules.capacity, 1000000)) then
-    return row('units', format('1 to %s', coalesce(v_rules.capacity, 1000000)))::leasehold_internal.problem;
+    return row('units', format('1 to %s, is %s', coalesce(v_rules.capacity, 1000000), coalesce(p_units::text, 'null')))::leasehold_internal.problem;
   elsif p_mode = 'shared' and p_at_least > interval '0' then
     return row('at_least', 'absent for a shared lease')::leasehold_internal.problem;
   end if;

@@ -58,12 +58,12 @@ begin
                  when 'namespace' then leasehold_internal.namespace_problem(w.namespace)
                  when 'key' then leasehold_internal.key_problem(w.key)
                  when 'lease_key' then 'a UUID'
-                 when 'owner' then 'at most 255 bytes'
+                 when 'owner' then 'at most 255 bytes, has ' || octet_length(w.owner)
                  when 'labels' then leasehold_internal.labels_problem(w.labels)
-                 when 'duration' then leasehold_internal.duration_bound((w.rules).min_duration, (w.rules).max_duration)
-                 when 'wait' then 'zero or more'
-                 when 'at_least' then case when w.units is null then '0 to 86400 s' else 'absent for a shared lease' end
-                 when 'units' then '1 to 1000000'
+                 when 'duration' then leasehold_internal.duration_bound((w.rules).min_duration, (w.rules).max_duration, w.duration)
+                 when 'wait' then 'zero or more' || leasehold_internal.is_words(w.wait)
+                 when 'at_least' then case when w.units is null then '0 to 86400 s' || leasehold_internal.is_words(leasehold_internal.from_us(w.at_least_us)) else 'absent for a shared lease' end
+                 when 'units' then '1 to 1000000, is ' || w.units
                end,
                w.rules, s.scope,
                case when w.field is not null then 'invalid'
@@ -446,7 +446,7 @@ $$;
 create or replace function leasehold_internal.seconds_text(p_interval interval) returns text
 language sql immutable
 as $$
-  select trim_scale(round(extract(epoch from p_interval)::numeric, 3))::text
+  select trim_scale(round(extract(epoch from p_interval)::numeric, 6))::text
 $$;
 
 -- The minimum hold of a grant: what the request says, else the policy; null is none. Locks nothing.
@@ -456,14 +456,29 @@ as $$
   select nullif(coalesce(leasehold_internal.from_us(p_at_least_us), (p_rules).at_least), interval '0')
 $$;
 
--- The limits of a policy for a duration, in words. Locks nothing.
-create or replace function leasehold_internal.duration_bound(p_min interval, p_max interval) returns text
+-- What follows a bound: the duration that was refused. Locks nothing.
+create or replace function leasehold_internal.is_words(p_interval interval) returns text
+language sql immutable
+as $$
+  select ', is ' || case
+    when p_interval is null then 'null'
+    when u.us % 1000000 = 0 then trim_scale(u.us / 1000000) || ' s'
+    when u.us % 1000 = 0 then trim_scale(u.us / 1000) || ' ms'
+    else u.us || ' us'
+  end
+    from (select trim_scale(extract(epoch from p_interval)::numeric * 1000000) as us) u
+$$;
+
+-- The limits of a policy for a duration, in words, and that duration. Locks nothing.
+create or replace function leasehold_internal.duration_bound(p_min interval, p_max interval, p_duration interval) returns text
 language sql stable
 as $$
   select format('%s to %s s in this namespace', leasehold_internal.seconds_text(greatest(p_min, interval '100 ms')),
-                leasehold_internal.seconds_text(p_max))
+                leasehold_internal.seconds_text(p_max)) || leasehold_internal.is_words(p_duration)
 $$;
+drop function if exists leasehold_internal.duration_bound(interval, interval);
 
 revoke execute on function leasehold_internal.acquire_general(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
   boolean[], bigint[], bigint[], text[], bigint[], integer[], boolean), leasehold_internal.at_least_of(bigint, leasehold.rules),
-  leasehold_internal.duration_bound(interval, interval), leasehold_internal.seconds_text(interval) from public;
+  leasehold_internal.duration_bound(interval, interval, interval), leasehold_internal.is_words(interval),
+  leasehold_internal.seconds_text(interval) from public;

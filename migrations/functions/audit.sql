@@ -60,8 +60,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   if retention is null or retention < interval '0' or retention > interval '1000 years' then
-    raise exception 'invalid_argument: retention must be 0 to 1000 years'
-      using errcode = 'LH002', detail = 'retention', hint = '0 to 1000 years';
+    raise exception 'invalid_argument: retention must be 0 to 1000 years%', leasehold_internal.is_words(retention)
+      using errcode = 'LH002', detail = 'retention', hint = '0 to 1000 years' || leasehold_internal.is_words(retention);
   end if;
   update leasehold.keeping k set retention = set_audit_retention.retention, look_at = clock_timestamp() where k.name = 'audit';
   perform leasehold_internal.audit_add(null, null, 'policy_set', '', null, null, format('audit_retention = %s', retention));

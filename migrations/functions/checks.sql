@@ -7,14 +7,14 @@ language plpgsql immutable parallel safe
 as $$
 begin
   return case
-    when p_namespace is null or p_namespace = '' then '1 to 16 segments of 1 to 63 bytes'
-    when octet_length(p_namespace) > 255 then 'at most 255 bytes in all'
+    when p_namespace is null or p_namespace = '' then '1 to 16 segments of 1 to 63 bytes, has 0'
+    when octet_length(p_namespace) > 255 then 'at most 255 bytes in all, has ' || octet_length(p_namespace)
     when p_namespace ~ E'[\\x01-\\x1f\\x7f-\\x9f]' then 'no control characters'
-    when p_namespace ~ E'^\\.|\\.\\.|\\.$' then 'no empty segment'
-    when p_namespace ~ E'^([^.]*\\.){16}' then 'at most 16 segments'
+    when p_namespace ~ E'^\\.|\\.\\.|\\.$' then 'segments of 1 to 63 bytes, has 0'
+    when p_namespace ~ E'^([^.]*\\.){16}' then 'at most 16 segments, has ' || cardinality(string_to_array(p_namespace, '.'))
     when octet_length(p_namespace) > 63
          and exists (select 1 from unnest(string_to_array(p_namespace, '.')) s where octet_length(s) > 63)
-      then 'segments of at most 63 bytes'
+      then 'segments of 1 to 63 bytes, has ' || (select max(octet_length(s)) from unnest(string_to_array(p_namespace, '.')) s)
   end;
 end
 $$;
@@ -23,8 +23,7 @@ create or replace function leasehold_internal.key_problem(p_key text) returns te
 language sql immutable parallel safe
 as $$
   select case
-    when p_key is null or p_key = '' then '1 to 1024 bytes'
-    when octet_length(p_key) > 1024 then 'at most 1024 bytes'
+    when p_key is null or p_key = '' or octet_length(p_key) > 1024 then '1 to 1024 bytes, has ' || coalesce(octet_length(p_key), 0)
     when p_key ~ E'[\\x01-\\x1f\\x7f-\\x9f]' then 'no control characters'
   end
 $$;
@@ -38,12 +37,12 @@ begin
   elsif p_labels is null or jsonb_typeof(p_labels) <> 'object' then
     return 'a JSON object of strings';
   elsif (select count(*) from jsonb_object_keys(p_labels)) > 16 then
-    return 'at most 16 labels';
+    return 'at most 16 labels, has ' || (select count(*) from jsonb_object_keys(p_labels));
   end if;
   return (select case
             when jsonb_typeof(l.value) <> 'string' then 'values are strings'
-            when l.key = '' or octet_length(l.key) > 63 then 'names of 1 to 63 bytes'
-            when octet_length(l.value #>> '{}') > 255 then 'values of at most 255 bytes'
+            when l.key = '' or octet_length(l.key) > 63 then 'names of 1 to 63 bytes, has ' || octet_length(l.key)
+            when octet_length(l.value #>> '{}') > 255 then 'values of at most 255 bytes, has ' || octet_length(l.value #>> '{}')
           end
             from jsonb_each(p_labels) l
            where jsonb_typeof(l.value) <> 'string' or l.key = '' or octet_length(l.key) > 63

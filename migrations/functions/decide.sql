@@ -105,7 +105,7 @@ begin
         when v_late_field = 'mode' and v_item.units is null then 'shared, as this lease key holds it: release it before you acquire it exclusively'
         when v_late_field = 'mode' then 'exclusive, as this lease key holds it: downgrade it to share it'
         when v_is_live then format('%s, as this lease key holds it', v_lease.units)
-        else format('1 to %s, the capacity', (v_item.rules).capacity) end;
+        else format('1 to %s, the capacity, is %s', (v_item.rules).capacity, v_item.units) end;
     elsif v_fits and v_would_take > 1000000 then
       v_item.bound := 'units = 1000000 in one scope';
     end if;

@@ -151,7 +151,7 @@ declare
   v_problem leasehold_internal.problem := leasehold_internal.holder_problem(p_namespace, p_key, p_lease_key);
 begin
   if v_problem.field is null and (p_units is null or p_units not between 1 and 1000000) then
-    v_problem := row('units', '1 to 1000000');
+    v_problem := row('units', '1 to 1000000, is ' || coalesce(p_units::text, 'null'));
   end if;
   return v_problem;
 end

@@ -226,7 +226,7 @@ begin
   return coalesce(
     leasehold_internal.scope_problem(p_namespace, p_key),
     case when coalesce(btrim(p_reason), '') = '' or octet_length(p_reason) > 8192
-         then row('reason', '1 to 8192 bytes')::leasehold_internal.problem end);
+         then row('reason', '1 to 8192 bytes, has ' || coalesce(octet_length(p_reason), 0))::leasehold_internal.problem end);
 end
 $$;
 

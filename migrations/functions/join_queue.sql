@@ -25,15 +25,15 @@ declare
 begin
   if v_problem.field is null
      and (join_queue.ttl is null or join_queue.ttl <= interval '0' or join_queue.ttl > interval '1 day') then
-    v_problem := row('ttl', 'more than 0, at most 1 day');
+    v_problem := row('ttl', 'more than 0, at most 1 day' || leasehold_internal.is_words(join_queue.ttl));
   elsif v_problem.field is null and (join_queue.mode is null or join_queue.mode not in ('exclusive', 'shared')) then
-    v_problem := row('mode', 'exclusive or shared');
+    v_problem := row('mode', 'exclusive or shared, is ' || coalesce(left(join_queue.mode, 64), 'null'));
   elsif v_problem.field is null and join_queue.mode = 'exclusive' and join_queue.units is distinct from 1 then
-    v_problem := row('units', '1 for an exclusive lease');
+    v_problem := row('units', '1 for an exclusive lease, is ' || coalesce(join_queue.units::text, 'null'));
   elsif v_problem.field is null then
     select r.* into v_rules from leasehold_internal.policies_of(array[join_queue.namespace]) r;
     if join_queue.units is null or join_queue.units not between 1 and coalesce(v_rules.capacity, 1000000) then
-      v_problem := row('units', format('1 to %s', coalesce(v_rules.capacity, 1000000)));
+      v_problem := row('units', format('1 to %s, is %s', coalesce(v_rules.capacity, 1000000), coalesce(join_queue.units::text, 'null')));
     end if;
   end if;
   if v_problem.field is not null then

@@ -33,7 +33,10 @@ begin
       return row('column_name', 'one of ' || array_to_string(leasehold_internal.policy_columns(), ', '))::leasehold_internal.problem;
     end if;
     if v_change.value is not null and leasehold_internal.policy_literal(v_change.name, v_change.value) is null then
-      return row(v_change.name, leasehold_internal.policy_bound(v_change.name))::leasehold_internal.problem;
+      return row(v_change.name, leasehold_internal.policy_bound(v_change.name) || case
+        when v_change.value ~ '^-?\d{1,17}$' and leasehold_internal.policy_bound(v_change.name) ~ '(year|day)s?$'
+          then leasehold_internal.is_words(leasehold_internal.from_us(v_change.value::bigint))
+        else ', is ' || left(v_change.value, 64) end)::leasehold_internal.problem;
     end if;
   end loop;
 

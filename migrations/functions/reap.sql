@@ -28,7 +28,7 @@ begin
   if v_problem.field is null and reap.include_children is null then
     v_problem := row('include_children', 'true or false');
   elsif v_problem.field is null and (reap.max is null or reap.max < 1) then
-    v_problem := row('max', 'at least 1');
+    v_problem := row('max', 'at least 1, is ' || coalesce(reap.max::text, 'null'));
   end if;
   if v_problem.field is not null then
     raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound

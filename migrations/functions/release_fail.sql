@@ -12,7 +12,7 @@ begin
   perform set_config('leasehold.hooks', 'inline', true);
   v_problem := leasehold_internal.holder_problem(namespace, key, lease_key);
   if v_problem.field is null and (error is null or octet_length(error) > 8192) then
-    v_problem := row('error', 'a text of at most 8192 bytes');
+    v_problem := row('error', 'a text of at most 8192 bytes' || coalesce(', has ' || octet_length(error), ''));
   end if;
   if v_problem.field is not null then
     raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound

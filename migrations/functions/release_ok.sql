@@ -15,7 +15,7 @@ begin
   perform set_config('leasehold.hooks', 'inline', true);
   v_problem := leasehold_internal.holder_problem(namespace, key, lease_key);
   if v_problem.field is null and (octet_length(result::text) > 8192) then
-    v_problem := row('result', 'at most 8192 bytes as text');
+    v_problem := row('result', 'at most 8192 bytes as text, has ' || octet_length(result::text));
   end if;
   if v_problem.field is not null then
     raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound

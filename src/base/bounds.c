@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "base/uuid.h"
 
@@ -63,7 +64,8 @@ bool lh_bound_lease_key(const char *text, struct lh_uuid *lease_key, char words[
 {
     if (lh_uuid_parse(text, lease_key) && !lh_uuid_is_zero(lease_key))
         return true;
-    return say(words, "must be a UUID of 8-4-4-4-12 hexadecimal digits, and not all zero");
+    return say(words, "must be a UUID of 8-4-4-4-12 hexadecimal digits, and not all zero, is \"%.*s\"",
+               (int)lh_utf8_cut(text, strlen(text), LH_UUID_TEXT_BYTES - 1), text);
 }
 
 static const char *duration_words(int64_t duration_us, char text[LH_DURATION_TEXT_BYTES])
@@ -80,16 +82,31 @@ static const char *duration_words(int64_t duration_us, char text[LH_DURATION_TEX
     return text;
 }
 
+/* To the microsecond: a rounded value may look like one that is within the bounds. */
+static const char *exact_words(int64_t duration_us, char text[LH_DURATION_TEXT_BYTES])
+{
+    if (duration_us == INT64_MAX)
+        return "292471 years or more";
+    if (duration_us % LH_US_PER_S == 0)
+        snprintf(text, LH_DURATION_TEXT_BYTES, "%lld s", (long long)(duration_us / LH_US_PER_S));
+    else if (duration_us % LH_US_PER_MS == 0)
+        snprintf(text, LH_DURATION_TEXT_BYTES, "%lld ms", (long long)(duration_us / LH_US_PER_MS));
+    else
+        snprintf(text, LH_DURATION_TEXT_BYTES, "%lld us", (long long)duration_us);
+    return text;
+}
+
 bool lh_bound_duration(int64_t duration_us, int64_t least_us, int64_t most_us, char words[LH_BOUND_WORDS_BYTES])
 {
-    char text[LH_DURATION_TEXT_BYTES];
+    char limit[LH_DURATION_TEXT_BYTES], value[LH_DURATION_TEXT_BYTES];
 
     if (duration_us < 0)
-        return say(words, "must not be negative");
+        return say(words, "must not be negative, is %s", exact_words(duration_us, value));
     if (duration_us > most_us)
-        return say(words, "must be at most %s", duration_words(most_us, text));
+        return say(words, "must be at most %s, is %s", duration_words(most_us, limit), exact_words(duration_us, value));
     if (duration_us < least_us)
-        return say(words, "must be at least %s", duration_words(least_us, text));
+        return say(words, "must be at least %s, is %s", duration_words(least_us, limit),
+                   exact_words(duration_us, value));
     return true;
 }
 
@@ -174,6 +191,11 @@ enum lh_status lh_bounds_duration(const char *field, int64_t duration_us, int64_
     if (lh_bound_duration(duration_us, least_us, most_us, words))
         return LH_OK;
     return lh_bounds_refuse(error, field, words, "%s %s", field, words);
+}
+
+enum lh_status lh_bounds_time(const char *field, int64_t time_us, struct lh_error *error)
+{
+    return lh_bounds_duration(field, time_us, 0, INT64_MAX, error);
 }
 
 enum lh_status lh_bounds_namespace(char *text, char *segments[LH_NAMESPACE_MAX_SEGMENTS], size_t *count,

@@ -64,6 +64,8 @@ enum lh_status lh_bounds_key(const char *key, struct lh_error *error);
 enum lh_status lh_bounds_lease_key(const char *text, struct lh_uuid *lease_key, struct lh_error *error);
 enum lh_status lh_bounds_duration(const char *field, int64_t duration_us, int64_t least_us, int64_t most_us,
                                   struct lh_error *error);
+/* Checks a time that has no upper bound. */
+enum lh_status lh_bounds_time(const char *field, int64_t time_us, struct lh_error *error);
 
 /* Checks a dotted name. Cuts `text` into segments at its dots, in place. */
 enum lh_status lh_bounds_namespace(char *text, char *segments[LH_NAMESPACE_MAX_SEGMENTS], size_t *count,

@@ -1,6 +1,5 @@
 #include "client/acquire_request.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/bounds.h"
@@ -19,17 +18,15 @@ enum lh_status lh_acquire_check_options(const struct lh_acquire_options *options
 
     if (options->owner != NULL && lh_bounds_text("owner", LH_TEXT_OWNER, options->owner, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    if (options->wait_us < 0)
-        return lh_bounds_refuse(error, "wait_us", "not negative", "wait_us must be 0 or more, not %" PRId64,
-                                options->wait_us);
-    if (options->timeout_us < 0)
-        return lh_bounds_refuse(error, "timeout_us", "not negative", "timeout_us must be 0 or more, not %" PRId64,
-                                options->timeout_us);
+    if (lh_bounds_time("wait_us", options->wait_us, error) != LH_OK ||
+        lh_bounds_time("timeout_us", options->timeout_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     if (options->lease_key != NULL && lh_bounds_lease_key(options->lease_key, lease_key, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     for (; options->labels != NULL && options->labels[count] != NULL; count++) {
         if (count == LH_LABELS_MAX)
-            return lh_bounds_refuse(error, "labels", "at most 16", "there are more than 16 labels");
+            return lh_bounds_refuse(error, "labels", "at most 16", "labels must be at most %d, are more",
+                                    LH_LABELS_MAX);
         if (lh_bounds_label(options->labels[count], &name_size, error) != LH_OK)
             return LH_INVALID_ARGUMENT;
     }

@@ -216,8 +216,10 @@ static void take_options(struct lh_client *client, const struct lh_client_option
 
 static enum lh_status check_options(const struct lh_client_options *options, struct lh_error *error)
 {
-    if (options->timeout_us < 0 || options->connect_timeout_us < 0 || options->breaker_open_us < 0)
-        return lh_bounds_refuse(error, "timeout_us", "not negative", "a time is negative");
+    if (lh_bounds_time("timeout_us", options->timeout_us, error) != LH_OK ||
+        lh_bounds_time("connect_timeout_us", options->connect_timeout_us, error) != LH_OK ||
+        lh_bounds_time("breaker_open_us", options->breaker_open_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     return options->owner == NULL ? LH_OK : lh_bounds_text("owner", LH_TEXT_OWNER, options->owner, error);
 }
 

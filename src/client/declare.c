@@ -19,12 +19,13 @@ static enum lh_status take_times(struct lh_declare_options *options, struct lh_e
         return LH_INVALID_ARGUMENT;
     if (options->margin_us == 0)
         options->margin_us = options->duration_us / MARGIN_PART;
-    if (options->margin_us < 0 || options->margin_us >= options->duration_us)
+    if (lh_bounds_time("margin_us", options->margin_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    if (options->margin_us >= options->duration_us)
         return lh_bounds_refuse(error, "margin_us", "below duration_us",
-                                "margin_us must be below duration_us, not %" PRId64, options->margin_us);
-    if (options->longest_hold_us < 0)
-        return lh_bounds_refuse(error, "longest_hold_us", "not negative", "longest_hold_us is negative");
-    return LH_OK;
+                                "margin_us must be below duration_us, which is %" PRId64 ", is %" PRId64,
+                                options->duration_us, options->margin_us);
+    return lh_bounds_time("longest_hold_us", options->longest_hold_us, error);
 }
 
 static void destroy(struct lh_declared *declared)

@@ -65,8 +65,8 @@ enum lh_status lh_downgrade_async(struct lh_lease *lease, int32_t units, const s
 
     if (lease == NULL || on_done == NULL)
         return lh_bounds_refuse(error, lease == NULL ? "lease" : "on_done", "not NULL", "an argument is missing");
-    if (options != NULL && options->timeout_us < 0)
-        return lh_bounds_refuse(error, "timeout_us", "not negative", "a time is negative");
+    if (options != NULL && lh_bounds_time("timeout_us", options->timeout_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     if (lh_bounds_units(units, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     op = lh_lease_op_create(lease, &downgrade_verb, options, on_done, arg);

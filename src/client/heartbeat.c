@@ -46,8 +46,8 @@ enum lh_status lh_heartbeat_async(struct lh_lease *lease, const struct lh_call_o
 {
     if (lease == NULL || on_done == NULL)
         return lh_bounds_refuse(error, lease == NULL ? "lease" : "on_done", "not NULL", "an argument is missing");
-    if (options != NULL && options->timeout_us < 0)
-        return lh_bounds_refuse(error, "timeout_us", "not negative", "a time is negative");
+    if (options != NULL && lh_bounds_time("timeout_us", options->timeout_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     return lh_lease_op_submit(lh_lease_op_create(lease, &heartbeat_verb, options, on_done, arg), lh_lease_op_start_held,
                               request, error);
 }

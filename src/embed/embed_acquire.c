@@ -176,8 +176,8 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
         options = &no_options;
     if (namespace_text == NULL || key == NULL || lease == NULL)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "namespace, key and lease are needed");
-    if (options->wait_us < 0)
-        return lh_bounds_refuse(error, "wait", "0 or more", "wait must be 0 or more");
+    if (lh_bounds_time("wait", options->wait_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     if (options->wait_us > 0 && conn != NULL && !lh_call_is_idle(conn))
         return lh_bounds_refuse(error, "wait", "0 in a transaction",
                                 "wait must be 0 in a transaction, for what others do is not told inside of one");

@@ -187,7 +187,7 @@ enum lh_status lh_embed_release_fail(PGconn *conn, const struct lh_embed_lease *
 
     if (lease == NULL)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "a lease is needed");
-    if (failure == NULL)
-        return lh_bounds_refuse(error, "error", "1 to 8192 bytes", "error must be 1 to 8192 bytes");
+    if (lh_bounds_text("error", LH_TEXT_REASON, failure != NULL ? failure : "", error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     return lh_call_run(&call, error);
 }

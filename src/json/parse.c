@@ -68,7 +68,7 @@ static bool parse_integer(struct parser *parser, const json_t *json, int64_t lea
         return fail(parser, "must be a whole number");
     }
     if (*value < least || *value > most)
-        return fail(parser, "must be between %" PRId64 " and %" PRId64, least, most);
+        return fail(parser, "must be between %" PRId64 " and %" PRId64 ", is %" PRId64, least, most, *value);
     return true;
 }
 

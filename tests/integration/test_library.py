@@ -326,7 +326,7 @@ def test_misuse_is_answered_with_words(drive, service):
     assert driver.process.wait(10) == 1
     driver = drive()
     for name, words, said in (
-        ("a", "duration_ms=1", "duration_us must be at least 100 ms"), ("b", "margin_ms=60000", "margin_us must be below duration_us, not 60000000"),
+        ("a", "duration_ms=1", "duration_us must be at least 100 ms, is 1 ms"), ("b", "margin_ms=60000", "margin_us must be below duration_us, which is 30000000, is 60000000"),
     ):
         assert said in driver.ask(f"declare {name} n {words}")
     assert "segment 2 of namespace must be 1 to 63 bytes, has 0" in driver.ask("declare c a..b")

@@ -91,7 +91,7 @@ select is(t.all(10, array['s', 'u'], array[2, 3]), 'invalid s items (those that 
 select is(t.all(11, array['v', 's'], array[1, 1]), 'granted v s', 'another fits beside it');
 select is(t.all(12, array['v', 's'], array[1, 1]), 'queued s of w10', 'a third does not');
 select is(t.one(13, 'v', 1), 'queued', 'nor does one that would fit overtake it');
-select is(t.all(14, array['v', 's'], array[4, 1], false), 'invalid v units (1 to 3, the capacity)', 'more than the capacity is invalid');
+select is(t.all(14, array['v', 's'], array[4, 1], false), 'invalid v units (1 to 3, the capacity, is 4)', 'more than the capacity is invalid');
 select is(t.free(11, 's'), 'ok wake', 'units that are given back wake it');
 select is(t.all(12, array['v', 's'], array[1, 1], p_ticket => (select max(ticket) from leasehold.waiter where lease_key = t.key(12))), 'granted v s',
           'and it is granted');
@@ -110,7 +110,7 @@ select is(t.in(20, '{all.few,all.x,all.few}', '{k,k,l}'), 'granted all.few/k all
 select is(t.in(21, '{all.y,all.few}', '{k,m}'), 'quota all.few/m (max_leases = 2)', 'one more is not');
 select is(t.in(21, '{all.y,all.few}', '{k,k}'), 'queued all.few/k', 'it may wait');
 select is(t.in(22, '{all.y,all.few}', '{j,k}'), 'quota all.few/k (max_waiters = 1)', 'max_waiters counts it in each queue');
-select is(t.in(22, '{a..b,all.y}', '{k,j}'), 'invalid a..b/k namespace (no empty segment)', 'what is no namespace');
+select is(t.in(22, '{a..b,all.y}', '{k,j}'), 'invalid a..b/k namespace (segments of 1 to 63 bytes, has 0)', 'what is no namespace');
 select is(t.in(22, '{all.y,all.y}', '{j,j}'), 'invalid all.y/j items (different scopes)', 'a scope comes once');
 select is((select count(*) from leasehold.scope where namespace = 'all.y' and key = 'j'), 0::bigint, 'what is refused leaves no row behind');
 select leasehold.set_policy('all.y', frozen => true);

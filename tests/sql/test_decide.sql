@@ -77,7 +77,7 @@ select is((select array_agg(outcome order by n)
 select is((select array_agg(outcome || coalesce(' ' || field || ': ' || bound, '') order by n)
              from leasehold_internal.acquire_batch(t.key(901), null, array['lower'], array['new'], array[t.key(1)], array['w'], array['{}'],
                     array[1::bigint], array[true], array[null::bigint], array[0::bigint], null, null, array[4])),
-          array[(select 'invalid duration: ' || leasehold_internal.duration_bound(p.min_duration, p.max_duration) from leasehold.policy p where p.namespace = '')],
+          array[(select 'invalid duration: ' || leasehold_internal.duration_bound(p.min_duration, p.max_duration, '1 us') from leasehold.policy p where p.namespace = '')],
           'of two fields that are wrong one is told, with its own bound');
 
 select * from finish();

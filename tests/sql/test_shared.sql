@@ -87,15 +87,15 @@ select is(t.ask('sem', array[5, 4], array[1, 2]), 'queued, granted 2 {1,5}', 'it
 select is(t.stands('sem'), 'shared 5 3 waits 5/1', 'the capacity is taken');
 select is(t.let_go('sem', 2), 'ok wake', 'two units come back');
 select is(t.ask('sem', array[5, 6], array[1, 1]), 'granted 1 {2}, granted 1 {3}', 'and are granted to two');
-select is(t.ask('sem', 7, 6), 'invalid units 1 to 5, the capacity', 'more than the capacity is invalid');
+select is(t.ask('sem', 7, 6), 'invalid units 1 to 5, the capacity, is 6', 'more than the capacity is invalid');
 select is(t.ask('sem', 7, 0, p_queue => false), 'held', 'exclusively it is not free');
-select is(t.ask('sem', array[11, 12], array[0, -1]), 'queued, invalid units 1 to 1000000', 'units are at least 1');
-select is(t.ask('many', 12, 1000001), 'invalid units 1 to 1000000', 'at most a million');
+select is(t.ask('sem', array[11, 12], array[0, -1]), 'queued, invalid units 1 to 1000000, is -1', 'units are at least 1');
+select is(t.ask('many', 12, 1000001), 'invalid units 1 to 1000000, is 1000001', 'at most a million');
 select is((select units_free from leasehold_internal.acquire_batch(t.key(901), null, array['sem'], array['k'], array[t.key(13)], array['w'], array['{}'],
              array[30000000], array[false], array[null::bigint], array[null::bigint])), 0, 'what is free is told');
-select throws_ok($$select leasehold.acquire('sem', 'k', '30 s', mode => 'shared', units => 6)$$, 'LH002', 'invalid_argument: units must be 1 to 5', 'in SQL too');
-select throws_ok($$select leasehold.acquire('sem', 'k', '30 s', mode => 'some')$$, 'LH002', 'invalid_argument: mode must be exclusive or shared', 'a mode has a name');
-select throws_ok($$select leasehold.acquire('sem', 'k', '30 s', units => 2)$$, 'LH002', 'invalid_argument: units must be 1 for an exclusive lease', 'an exclusive lease has no units');
+select throws_ok($$select leasehold.acquire('sem', 'k', '30 s', mode => 'shared', units => 6)$$, 'LH002', 'invalid_argument: units must be 1 to 5, is 6', 'in SQL too');
+select throws_ok($$select leasehold.acquire('sem', 'k', '30 s', mode => 'some')$$, 'LH002', 'invalid_argument: mode must be exclusive or shared, is some', 'a mode has a name');
+select throws_ok($$select leasehold.acquire('sem', 'k', '30 s', units => 2)$$, 'LH002', 'invalid_argument: units must be 1 for an exclusive lease, is 2', 'an exclusive lease has no units');
 select throws_ok($$select leasehold.acquire('sem', 'k', '30 s', mode => 'shared', at_least => '2 s')$$, 'LH002',
                  'invalid_argument: at_least must be absent for a shared lease', 'a shared lease has no minimum hold');
 
@@ -106,7 +106,7 @@ select is(t.ask('low', array[4, 5], array[3, 1]), 'queued, queued', 'and two wai
 select leasehold.set_policy('low', capacity => 2);
 select is(t.beat('low', 1, 2, 3), 'ok, ok, ok', 'all are held on');
 select is(t.let_go('low', 1), 'ok wake', 'the first waiter can never fit any more: it is woken');
-select is(t.ask('low', 4, 3), 'invalid units 1 to 2, the capacity', 'and is told so');
+select is(t.ask('low', 4, 3), 'invalid units 1 to 2, the capacity, is 3', 'and is told so');
 select is(t.stands('low'), 'shared 3 2 waits 5/1', 'the queue goes on');
 select is(t.ask('low', 5, 1), 'queued', 'nothing is granted above the new capacity');
 select is(t.let_go('low', 2), 'ok wake', 'one is left');
@@ -326,7 +326,7 @@ select is(t.let_go('leave', 1), 'ok', 'the holder leaves');
 select is((select concat_ws(' ', mode, units, slots) from leasehold.acquire('leave', 'k', '30 s', lease_key => t.key(9), mode => 'shared', units => 2)), 'shared 2 {1,2}', 'then it has it');
 select is((select position from leasehold.join_queue('leave', 'k', t.key(9), mode => 'shared', units => 2)), 0, 'and its place is 0');
 select throws_ok($$select leasehold.join_queue('leave', 'k', t.key(1))$$, 'LH006', null, 'a lease key that has ended cannot queue');
-select throws_ok($$select leasehold.join_queue('leave', 'k', t.key(50), mode => 'shared', units => 3)$$, 'LH002', 'invalid_argument: units must be 1 to 2', 'nor more units than there are');
+select throws_ok($$select leasehold.join_queue('leave', 'k', t.key(50), mode => 'shared', units => 3)$$, 'LH002', 'invalid_argument: units must be 1 to 2, is 3', 'nor more units than there are');
 select is(leasehold.release_ok('leave', 'k', t.key(9), '{"n": 1}'), true, 'and gives it back');
 select is((select last_result::text from leasehold.scope where namespace = 'leave'), '{"n": 1}', 'the scope remembers how the last one ended');
 -- Several units pass from one to the next alone where they are the lowest free numbers and who waits behind does not fit.

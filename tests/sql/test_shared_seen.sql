@@ -28,7 +28,7 @@ select is((select capacity from leasehold_internal.policy_update('s.u', array['c
 select is((select capacity from leasehold_internal.policy_update('s.u', array['capacity'], array['1']) offset 1), 1, 'one the least');
 select is(t.error_of(format($$select leasehold.set_policy('s.bad', capacity => %s)$$, bad)), 'LH002 invalid_argument capacity', 'a capacity of ' || bad || ' is refused')
   from unnest(array[0, -1, 1000001, 2147483647]) bad;
-select is(t.message_of($$select leasehold.set_policy('s.bad', capacity => 0)$$), 'invalid_argument: capacity must be 1 to 1000000', 'with the bound');
+select is(t.message_of($$select leasehold.set_policy('s.bad', capacity => 0)$$), 'invalid_argument: capacity must be 1 to 1000000, is 0', 'with the bound');
 select is(t.error_of(format($$select leasehold_internal.policy_update('s.bad', array['capacity'], array[%L])$$, bad)), 'LH002 invalid_argument capacity', 'so is ' || bad || ' of a program')
   from unnest(array['0', '1000001', '1.5', '', 'many', '99999999999']) bad;
 select throws_ok($$update leasehold.policy set capacity = 0 where namespace = 's.gpus'$$, '23514', null, 'the table refuses it too');

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/uuid.h"
 
-#define NAMESPACE (-1)
+enum { NAMESPACE = -1, DURATION = -2, AT_LEAST = -3, UNITS = -4 }; /* the others are enum lh_bounded_text */
 
 static const struct {
     const char *name;
@@ -20,6 +20,9 @@ static const struct {
     {"label_name", LH_TEXT_LABEL_NAME},
     {"label_value", LH_TEXT_LABEL_VALUE},
     {"reason", LH_TEXT_REASON},
+    {"duration", DURATION},
+    {"at_least", AT_LEAST},
+    {"units", UNITS},
 };
 
 static enum lh_status check(const char *name, char *text, struct lh_error *error)
@@ -30,8 +33,18 @@ static enum lh_status check(const char *name, char *text, struct lh_error *error
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(kinds[i].name, name) != 0)
             continue;
-        return kinds[i].kind == NAMESPACE ? lh_bounds_namespace(text, segments, &count, error)
-                                          : lh_bounds_text(name, (enum lh_bounded_text)kinds[i].kind, text, error);
+        switch (kinds[i].kind) {
+        case NAMESPACE:
+            return lh_bounds_namespace(text, segments, &count, error);
+        case DURATION:
+            return lh_bounds_duration(name, atoll(text), LH_DURATION_MIN_US, LH_DURATION_MAX_US, error);
+        case AT_LEAST:
+            return lh_bounds_duration(name, atoll(text), 0, LH_AT_LEAST_MAX_US, error);
+        case UNITS:
+            return lh_bounds_units((int32_t)atoll(text), error);
+        default:
+            return lh_bounds_text(name, (enum lh_bounded_text)kinds[i].kind, text, error);
+        }
     }
     ck_abort_msg("no kind %s", name);
 }
@@ -121,7 +134,7 @@ START_TEST(units_and_minimum_holds_fit_the_mode)
     ck_assert_int_eq(lh_bounds_mode(0, 0, -1, &error), LH_OK);
     ck_assert_int_eq(lh_bounds_mode(1, LH_UNITS_MAX, 0, &error), LH_OK);
     ck_assert_int_eq(lh_bounds_mode(0, 0, LH_AT_LEAST_MAX_US + 1, &error), LH_INVALID_ARGUMENT);
-    ck_assert_str_eq(error.message, "at_least must be at most 1 day");
+    ck_assert_str_eq(error.message, "at_least must be at most 1 day, is 86400000001 us");
     ck_assert_int_eq(lh_bounds_mode(0, 0, -2, &error), LH_INVALID_ARGUMENT);
     ck_assert_int_eq(lh_bounds_mode(0, 1, 0, &error), LH_INVALID_ARGUMENT);
     ck_assert_str_eq(error.message,

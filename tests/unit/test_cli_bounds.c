@@ -48,7 +48,7 @@ START_TEST(durations_and_numbers_have_bounds)
     ck_assert_int_eq(value, 90 * LH_US_PER_S);
     ck_assert_int_eq(lh_check_duration("duration", "100ms", LH_DURATION_MIN_US, &value, &error), LH_OK);
     ck_assert_int_eq(lh_check_duration("duration", "99ms", LH_DURATION_MIN_US, &value, &error), LH_INVALID_ARGUMENT);
-    ck_assert_str_eq(error.message, "duration must be at least 100 ms");
+    ck_assert_str_eq(error.message, "duration must be at least 100 ms, is 99 ms");
     ck_assert_int_eq(lh_check_duration("duration", "-1s", 0, &value, &error), LH_INVALID_ARGUMENT);
     ck_assert_int_eq(lh_check_duration("duration", "soon", 0, &value, &error), LH_INVALID_ARGUMENT);
     ck_assert_int_eq(lh_check_duration("duration", "", 0, &value, &error), LH_INVALID_ARGUMENT);

@@ -208,8 +208,8 @@ START_TEST(scopes_that_cannot_be_are_refused_by_their_place)
          3,
          "wait_while_alive",
          "wait_while_alive is for the acquire of one scope; here it must not be set"},
-        {good, {.wait_us = -1}, 3, "wait_us", "wait_us must be 0 or more, not -1"},
-        {good, {.timeout_us = -7}, 3, "timeout_us", "timeout_us must be 0 or more, not -7"},
+        {good, {.wait_us = -1}, 3, "wait_us", "wait_us must not be negative, is -1 us"},
+        {good, {.timeout_us = -7}, 3, "timeout_us", "timeout_us must not be negative, is -7 us"},
     };
     struct lh_error error;
 

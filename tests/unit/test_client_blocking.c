@@ -287,7 +287,7 @@ START_TEST(misuse_is_a_status_with_words)
     ck_assert_ptr_null(lh_declare(threaded, "a", &(struct lh_declare_options){.duration_us = 99999}, &error));
     ck_assert_ptr_null(lh_declare(threaded, "a", &(struct lh_declare_options){.duration_us = INT64_MAX}, &error));
     ck_assert_str_eq(error.field, "duration_us");
-    ck_assert_str_eq(error.message, "duration_us must be at most 365 days");
+    ck_assert_str_eq(error.message, "duration_us must be at most 365 days, is 292471 years or more");
     ck_assert_ptr_null(lh_client_create(&(struct lh_client_options){.endpoints = "127.0.0.1:7420,,"}, &error));
     ck_assert_ptr_null(lh_client_create(&(struct lh_client_options){.timeout_us = -1}, &error));
     ck_assert(!lh_lease_is_held(NULL));

@@ -122,13 +122,13 @@ END_TEST
 START_TEST(acquire_that_the_database_finds_invalid_names_the_field)
 {
     struct lh_acquire_result result = {
-        .status = LH_INVALID_ARGUMENT, .field = "duration", .bound = "1 to 86400 s in this namespace"};
+        .status = LH_INVALID_ARGUMENT, .field = "duration", .bound = "1 to 86400 s in this namespace, is 500 ms"};
     struct lh_rpc_call *call = start_acquire();
 
     coordinator.acquire->on_done(coordinator.acquire, &result);
     ck_assert_int_eq(call->code, LH_GRPC_INVALID_ARGUMENT);
     ck_assert_str_eq(fake_call_field(call), "duration");
-    ck_assert_str_eq(call->message, "duration is out of bounds: 1 to 86400 s in this namespace");
+    ck_assert_str_eq(call->message, "duration must be 1 to 86400 s in this namespace, is 500 ms");
     fake_call_end(call, LH_RPC_END_FINISHED);
 }
 END_TEST

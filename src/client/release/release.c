@@ -19,8 +19,8 @@ static enum lh_status check(const struct lh_release_options *options, struct lh_
     if (options->result != NULL && options->failure != NULL)
         return lh_bounds_refuse(error, "failure", "not together with a result",
                                 "a result and a failure exclude each other");
-    if (options->call.timeout_us < 0)
-        return lh_bounds_refuse(error, "timeout_us", "not negative", "a time is negative");
+    if (lh_bounds_time("timeout_us", options->call.timeout_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     if (options->result != NULL)
         return lh_bounds_text("result", LH_TEXT_RESULT, options->result, error);
     if (options->failure != NULL)

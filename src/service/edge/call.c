@@ -106,7 +106,7 @@ static void refuse_with_error(struct lh_rpc_call *call, const struct lh_error *e
     char path[LH_VIOLATION_FIELD_BYTES];
 
     if (error->bound[0] != '\0')
-        lh_violations_add(&violations, lh_call_field(error->field, path), "is out of bounds: %s", error->bound);
+        lh_violations_add(&violations, lh_call_field(error->field, path), "must be %s", error->bound);
     else
         lh_violations_add(&violations, lh_call_field(error->field, path), "is refused: %s", error->message);
     lh_call_refuse(call, &violations);

@@ -213,7 +213,7 @@ static void refuse_invalid(struct lh_rpc_call *call, const struct lh_acquire_res
     const char *field = field_of(result, is_all, path);
 
     if (result->bound != NULL)
-        lh_violations_add(&violations, field, "is out of bounds: %s", result->bound);
+        lh_violations_add(&violations, field, "must be %s", result->bound);
     else
         lh_violations_add(&violations, field, "is refused: %s",
                           result->message != NULL ? result->message : lh_status_text(result->status));

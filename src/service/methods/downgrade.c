@@ -47,7 +47,7 @@ static void refuse(const struct downgrade_call *downgrade)
     const char *field = answer->field == NULL ? "units" : lh_call_field(answer->field, path);
 
     if (answer->bound != NULL)
-        lh_violations_add(&violations, field, "is out of bounds: %s", answer->bound);
+        lh_violations_add(&violations, field, "must be %s", answer->bound);
     else
         lh_violations_add(&violations, field, "is refused: %s",
                           downgrade->entry.item.message != NULL ? downgrade->entry.item.message : "it does not fit");

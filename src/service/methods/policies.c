@@ -102,6 +102,7 @@ static bool read_settings(struct lh_validator *v, const Leasehold__V1__SetPolicy
     const char **names = lh_arena_alloc(v->arena, count * sizeof(*names));
     const char **values = lh_arena_alloc(v->arena, count * sizeof(*values));
     const char *least = NULL, *most = NULL;
+    char words[LH_BOUND_WORDS_BYTES];
     uint32_t mask;
     bool is_valid = read_mask(v, request, settings, count, &mask);
 
@@ -120,8 +121,10 @@ static bool read_settings(struct lh_validator *v, const Leasehold__V1__SetPolicy
             most = values[change->count];
         change->count++;
     }
-    if (is_valid && least != NULL && most != NULL && strtoll(most, NULL, 10) < strtoll(least, NULL, 10))
-        is_valid = lh_violations_add(v->violations, "policy.max_duration", "must not be below min_duration");
+    if (is_valid && least != NULL && most != NULL &&
+        !lh_bound_duration(strtoll(most, NULL, 10), strtoll(least, NULL, 10), INT64_MAX, words))
+        is_valid =
+            lh_violations_add(v->violations, "policy.max_duration", "%s: it must not be below min_duration", words);
     return is_valid;
 }
 
