@@ -187,6 +187,12 @@ export class Lease implements AsyncDisposable {
   /** Gives the lease back, with a result or as failed. Rejects with LeaseLostError if it was lost before. */
   release(outcome?: { result?: unknown; failure?: unknown }): Promise<void>;
   /**
+   * As release, without waiting: from now on the lease is not held, and the client releases it in the background, all of its kind in one
+   * request, until its deadline; `close` sends what is left for a second. What is not delivered is a warning, and ends by its deadline.
+   * False: it was not held any more.
+   */
+  tryRelease(outcome?: { result?: unknown; failure?: unknown }): boolean;
+  /**
    * Releases in a transaction on a client of `pg`, which this begins, and commits when the work has ended; resolves with what that returned.
    * An error rolls back: then the lease goes on, and is renewed. When the connection breaks at COMMIT it looks the outcome up;
    * UnavailableError with the reason UNKNOWN_OUTCOME: it could not, and the lease counts as lost.

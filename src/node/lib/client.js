@@ -64,6 +64,7 @@ class Client {
     const request = this.#request(namespace, key, options);
     if (request.waitMs !== 0 || request.whileAlive) throw refused('waitMs', request.waitMs, '0 in a transaction, without whileAlive');
     if (this.#closing.signal.aborted) throw new ClosedError();
+    await this.#renewer.releaser.follow(request);
     const giveUp = () => this.#giveUp(request, Promise.resolve({}));
     return acquireIn(pg, request, this.#renewer, work, giveUp);
   }
@@ -110,6 +111,7 @@ class Client {
     for (const each of signals) each.addEventListener('abort', abort, { once: true });
     if (this.#closing.signal.aborted) abort();
     try {
+      await this.#renewer.releaser.follow(request, stop.signal);
       const grant = await this.#grant(request, stop.signal);
       const lease = new Lease(this.#renewer, request, grant);
       this.#renewer.add(lease);
@@ -207,7 +209,8 @@ class Client {
     this.#closing.abort();
     await new Promise(setImmediate); // acquires that wait now give up
     const enough = new AbortController();
-    await Promise.race([Promise.allSettled(this.#tasks), sleep(FLUSH_MS, enough.signal)]);
+    const flushed = this.#renewer.releaser.close(FLUSH_MS);
+    await Promise.race([Promise.allSettled([flushed, ...this.#tasks]), sleep(FLUSH_MS, enough.signal)]);
     enough.abort();
     await this._transport.close();
     await Promise.allSettled(this.#tasks);

@@ -163,16 +163,24 @@ class GrpcTransport {
     return grantOf(lease, sent + msOf(waited));
   }
 
-  async release(ref, { isFailed, value }, timeoutMs) {
-    const item = { lease: refOf(ref), ...(isFailed ? { failure: value } : { success: value }) };
-    const { results } = await this.#unary('Release', ref, { items: [item] }, timeoutMs);
-    const { outcome, message, end_reason: reason } = results[0] ?? {};
-    if (outcome === 'OUTCOME_OK') return;
-    if (outcome === 'OUTCOME_LOST') throw new LeaseLostError(`the lease ${scopeName(ref)} is lost: ${message}`, reasonOf(reason));
-    if (outcome === 'OUTCOME_DENIED') throw new DeniedError(message, 'ACCESS_DENIED');
-    if (outcome === 'OUTCOME_REJECTED') throw new DeniedError(message, 'HOOK_REJECTED');
-    if (outcome === 'OUTCOME_INVALID') throw new InvalidArgumentError(message, 'result');
-    throw new UnavailableError(message || 'no answer to a release');
+  /** Of each: outcome ok, lost, denied, invalid or retry. */
+  async releaseAll(items, timeoutMs) {
+    const asked = items.map(({ ref, isFailed, value }) => ({ lease: refOf(ref), ...(isFailed ? { failure: value } : { success: value }) }));
+    const { results } = await this.#unary('Release', items[0].ref, { items: asked }, timeoutMs);
+    const outcomes = { OUTCOME_OK: 'ok', OUTCOME_LOST: 'lost', OUTCOME_DENIED: 'denied', OUTCOME_REJECTED: 'denied', OUTCOME_INVALID: 'invalid' };
+    return items.map((item, n) => {
+      const { outcome, message, end_reason: ended } = results[n] ?? {};
+      const reason = outcome === 'OUTCOME_LOST' ? reasonOf(ended) : outcome === 'OUTCOME_DENIED' ? 'ACCESS_DENIED' : 'HOOK_REJECTED';
+      return { outcome: outcomes[outcome] ?? 'retry', reason, message: message || 'no answer to a release' };
+    });
+  }
+
+  async release(ref, item, timeoutMs) {
+    const [{ outcome, reason, message }] = await this.releaseAll([{ ref, ...item }], timeoutMs);
+    if (outcome === 'lost') throw new LeaseLostError(`the lease ${scopeName(ref)} is lost: ${message}`, reason);
+    if (outcome === 'denied') throw new DeniedError(message, reason);
+    if (outcome === 'invalid') throw new InvalidArgumentError(message, 'result');
+    if (outcome === 'retry') throw new UnavailableError(message);
   }
 
   giveUp(ref, timeoutMs) {

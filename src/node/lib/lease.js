@@ -115,6 +115,17 @@ class Lease {
     return this.#releasing;
   }
 
+  /** From now on it is not held: the client releases it in the background. False: it was not held any more. */
+  tryRelease(outcome = {}) {
+    checkOptions('tryRelease', outcome, RELEASE);
+    if (this.#releasing || !this.isHeld()) return false;
+    const { result = this.result, failure } = outcome;
+    const value = valueOf({ result, failure });
+    this.#renewer.releaser.add(this, { isFailed: failure !== undefined, value });
+    this._left(true);
+    return true;
+  }
+
   /** The same, in a transaction on a client of `pg` that this begins, and commits when the work has ended. */
   async releaseIn(client, ...given) {
     const [outcome, work] = optionsAndWork('releaseIn', given, RELEASE, 'client');

@@ -1,6 +1,7 @@
 'use strict';
 
 const { UnavailableError } = require('./errors.js');
+const { Releaser } = require('./releaser.js');
 const { clock } = require('./time.js');
 
 const MOST_IN_REQUEST = 10000; // leases
@@ -17,6 +18,7 @@ class Renewer {
     this.transport = transport;
     this.patienceMs = patienceMs;
     this.warn = warn;
+    this.releaser = new Releaser(transport, patienceMs, warn);
   }
 
   get leases() {

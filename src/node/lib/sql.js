@@ -42,6 +42,14 @@ const RELEASE = {
   failed: 'select leasehold.release_fail($1::text, $2::text, $3::text::uuid, $4::text)::text as done',
 };
 
+const RELEASE_ALL = `
+select case when u.failed then leasehold.release_fail(u.namespace, u.key, u.lease_key, u.value)
+            else leasehold.release_ok(u.namespace, u.key, u.lease_key, nullif(u.value, '')::jsonb) end::text as done
+  from (select set_config('lock_timeout', $6::text, true) as limits offset 0) s
+ cross join unnest($1::text[], $2::text[], $3::text[]::uuid[], $4::boolean[], $5::text[]) with ordinality as u (namespace, key, lease_key, failed, value, n)
+ where s.limits is not null
+ order by u.n`;
+
 class SqlTransport {
   #config;
   #options;
@@ -173,6 +181,25 @@ class SqlTransport {
       const [{ done }] = await session.query(RELEASE[isFailed ? 'failed' : 'released'], [namespace, key, leaseKey, value], timeoutMs);
       if (done !== 'true') throw new LeaseLostError(`the lease ${scopeName({ namespace, key })} is lost`, await this.#reason(session, { namespace, key, leaseKey }));
     });
+  }
+
+  /** All in one statement, and one by one if that fails for one of them. */
+  async releaseAll(items, timeoutMs) {
+    const until = clock() + timeoutMs;
+    const some = async (part) => {
+      const columns = [({ ref }) => ref.namespace, ({ ref }) => ref.key, ({ ref }) => ref.leaseKey, ({ isFailed }) => isFailed, ({ value }) => value];
+      const rows = await this.#with((session) => session.query(RELEASE_ALL, [...columns.map((of) => part.map(of)), LOCK_TIMEOUT], until - clock()));
+      return rows.map(({ done }) => (done === 'true' ? { outcome: 'ok' } : { outcome: 'lost', message: 'it was not held any more' }));
+    };
+    const answerOf = ({ message, reason }) => [{ outcome: reason ? 'denied' : 'retry', message }];
+    try {
+      return await some(items);
+    } catch (error) {
+      if (items.length === 1) return answerOf(error);
+    }
+    const answers = [];
+    for (const item of items) answers.push(...(await some([item]).catch(answerOf)));
+    return answers;
   }
 
   giveUp(ref, timeoutMs) {

@@ -31,8 +31,10 @@ log = logging.getLogger("leasehold")
 PATIENCE = 4  # a renewal waits a quarter of a duration for its answer, then it is sent anew
 LOOK_S = 0.5  # the longest sleep of the loop: a machine that was suspended is noticed so soon
 BATCH = 10_000  # leases in one request
+MOST_RELEASES = 2_097_152  # of try_release, not delivered yet
 FLUSH_S = 1.0  # how long close() sends releases
 ORPHAN_PAUSE_S = 0.5
+FOLLOW_PAUSE_S = 0.005
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class Orphan:
     item: Release
     until: float
     next_try: float
+    lease: BaseLease | None = None  # of a try_release: it was held
 
 
 class Core:
@@ -109,6 +112,7 @@ class Core:
         self.lock = threading.RLock()
         self.leases: dict[str, BaseLease] = {}
         self.orphans: dict[str, Orphan] = {}
+        self.release_again = 0.0  # no orphan is released before
         self.is_closed = False
         self.wake = runtime.flag()
         self.loop: Any = None  # the renewals
@@ -126,6 +130,7 @@ class Core:
         first: Unavailable | None = None  # it often says more than the last: gRPC forgets why a handshake failed
         lease.lease_key, lease.lost = str(uuid.uuid4()), None
         try:
+            await self.follow_release(lease.namespace, lease.key, clock() + self.timeout)
             while True:
                 try:
                     grant = await self.transport.acquire(lease, wait_until, self.timeout)
@@ -213,12 +218,11 @@ class Core:
         """True: given back. False: it was not held any more. The lease leaves the renewals first."""
         if lease._is_forked():
             return False
-        if failure is not None and not isinstance(failure, str):
-            raise arguments.refused("failure", failure, "a string")
         try:
-            item = Release(self._ref(lease), None if result is None else json.dumps(result), failure and arguments.shown(failure))
+            item = self._item(lease, result, failure)
         except (TypeError, ValueError) as error:
-            await self.release(lease, failure=f"the result is no JSON: {error}")
+            if not isinstance(error, InvalidArgument):
+                await self.release(lease, failure=f"the result is no JSON: {error}")
             raise
         lease._look()
         with self.lock:
@@ -238,6 +242,37 @@ class Core:
         finally:
             lease._is_ending = False
             self._untie(lease)
+
+    def _item(self, lease: BaseLease, result: Any, failure: str | None) -> Release:
+        if failure is not None and not isinstance(failure, str):
+            raise arguments.refused("failure", failure, "a string")
+        return Release(self._ref(lease), None if result is None else json.dumps(result), failure and arguments.shown(failure))
+
+    def try_release(self, lease: BaseLease, result: Any, failure: str | None) -> bool:
+        """The loop releases it, all of its kind in one request, until its deadline."""
+        if lease._is_forked():
+            return False
+        item = self._item(lease, result, failure)
+        lease._look()
+        with self.lock:
+            if not lease._is_held:
+                return False
+            if len(self.orphans) >= MOST_RELEASES:
+                raise Unavailable(f"{MOST_RELEASES} releases wait already: the lease {scope_name(lease.namespace, lease.key)} ends by its deadline", "OVERLOADED")
+            lease._is_held = False
+            self.leases.pop(lease.lease_key, None)
+            self.orphans[lease.lease_key] = Orphan(item, lease._deadline, 0.0, lease)
+        self.wake.set()
+        return True
+
+    async def follow_release(self, namespace: str, key: str, until: float) -> None:
+        """Of a try_release of this client's own that is under way: else the acquire behind it finds the key held."""
+        def is_under_way() -> bool:
+            with self.lock:
+                return any(each.lease is not None and (each.item.ref.namespace, each.item.ref.key) == (namespace, key) for each in self.orphans.values())
+
+        while is_under_way() and clock() < until and not self.is_closed:
+            await self.runtime.sleep(FOLLOW_PAUSE_S)
 
     async def _release(self, lease: BaseLease, item: Release) -> bool:
         is_repeated, end = False, min(lease._deadline, clock() + self.timeout)
@@ -342,13 +377,17 @@ class Core:
             await self._renew()
             await self._release_orphans()
             await self.runtime.wait(self.wake, self._pause())
-        if self.orphans:
-            await self._release_orphans(clock() + FLUSH_S)
+        end = clock() + FLUSH_S
+        while self.orphans and clock() < end:
+            await self._release_orphans(end)
+            if not any(each.lease for each in self.orphans.values()):
+                break
+            await self.runtime.sleep(0.05)
 
     def _pause(self) -> float:
         with self.lock:
             times = [min(each._next_beat, each._deadline - each._margin) for each in self.leases.values()]
-            times += [each.next_try for each in self.orphans.values()]
+            times += [max(each.next_try, self.release_again) for each in self.orphans.values()]
         return min(max(min(times, default=clock() + LOOK_S) - clock(), 0.001), LOOK_S)
 
     async def _renew(self) -> None:
@@ -386,7 +425,7 @@ class Core:
     async def _release_orphans(self, until: float = 0.0) -> None:
         now = clock()
         with self.lock:
-            due = [each for each in self.orphans.values() if each.next_try <= now or until][:BATCH]
+            due = [each for each in self.orphans.values() if max(each.next_try, self.release_again) <= now or until][:BATCH]
             nearest = min((min(each._next_beat, each._deadline - each._margin) for each in self.leases.values()), default=now + 1)
         if not due:
             return
@@ -394,14 +433,26 @@ class Core:
             answers = await self.transport.release([each.item for each in due], until or max(min(nearest, now + 1), now + 0.05))
         except Exception as error:
             log.info("releasing %d leases that nobody holds any more: %s", len(due), error)
+            self.release_again = clock() + ORPHAN_PAUSE_S
             answers = [Answer("retry")] * len(due)
+        settled = []
         with self.lock:
             for orphan, answer in zip(due, answers):
                 # One that the server does not know may still be granted: its request may come after its release.
-                is_done = answer.outcome in ("ok", "denied") or answer.reason != "unknown"
+                is_done = answer.outcome in ("ok", "denied") or answer.reason != "unknown" or (orphan.lease is not None and answer.outcome == "lost")
                 orphan.next_try = clock() + ORPHAN_PAUSE_S
                 if is_done or clock() >= orphan.until:
                     self.orphans.pop(orphan.item.ref.lease_key, None)
+                    settled.append((orphan, answer))
+        for orphan, answer in settled:
+            self._settled(orphan, answer)
+
+    def _settled(self, orphan: Orphan, answer: Answer) -> None:
+        if orphan.lease is None:
+            return
+        if answer.outcome != "ok":
+            log.warning("the release of %r: %s", orphan.lease, "not answered, it is left to expire" if answer.outcome == "retry" else answer.reason)
+        self._untie(orphan.lease)
 
     # -- ties: a stream whose end ends the lease, for leaders
 
@@ -456,6 +507,8 @@ class Core:
         await self.transport.interrupt()
         for each in {self.loop, *self.readers} - {None}:
             await self.runtime.join(each, 5)
+        for orphan in self.orphans.values():
+            self._settled(orphan, Answer("retry"))
         await self.transport.close()
 
 

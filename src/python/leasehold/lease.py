@@ -73,6 +73,12 @@ class BaseLease(Unique):
         if not self._is_held:
             raise self._loss()
 
+    def try_release(self, result: Any = None, failure: str | None = None) -> bool:
+        """As release, without waiting: from now on the lease is not held, and the client releases it in the background, with all others in one
+        request, until its deadline; `close` sends what is left for a second. What is not delivered is logged, and ends by its deadline. False: it was
+        not held any more. Also in an asyncio client it is an ordinary function."""
+        return self._core.try_release(self, self.result if result is None and failure is None else result, failure)
+
     def _loss(self) -> LeaseLost:
         name = scope_name(self.namespace, self.key)
         if self.lost is not None:

@@ -45,14 +45,21 @@ RELEASE_OK = """
 select leasehold.release_ok($1, $2, $3::uuid, $4::jsonb)
   from (select set_config('lock_timeout', $5, true) as limits offset 0) s where s.limits is not null"""
 RELEASE_FAIL = RELEASE_OK.replace("release_ok", "release_fail").replace("::jsonb", "")
+RELEASE_MANY = """
+select case when u.failure is not null then leasehold.release_fail(u.namespace, u.key, u.lease_key, u.failure)
+            else leasehold.release_ok(u.namespace, u.key, u.lease_key, u.result::jsonb) end
+  from (select set_config('lock_timeout', $6, true) as limits offset 0) s
+ cross join unnest($1::text[], $2::text[], $3::uuid[], $4::text[], $5::text[]) with ordinality as u (namespace, key, lease_key, result, failure, n)
+ where s.limits is not null
+ order by u.n"""
 END_REASON = "select leasehold.end_reason($1, $2, $3::uuid)"
 LEAVE = """
 select leasehold.leave_queue($1, $2, $3::uuid)
   from (select set_config('lock_timeout', $4, true) as limits offset 0) s where s.limits is not null"""
 
 
-def array(values: Sequence[str]) -> str:
-    return "{" + ",".join('"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"' for each in values) + "}"
+def array(values: Sequence[str | None]) -> str:
+    return "{" + ",".join("null" if each is None else '"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"' for each in values) + "}"
 
 
 def wanted(lease: BaseLease) -> tuple[str | None, ...]:
@@ -233,23 +240,42 @@ class SqlTransport:
             self.give_back(session)
 
     async def release(self, items: Sequence[Release], until: float) -> list[Answer]:
-        answers = []
         session = await self.session(until)
         try:
-            for item in items:
-                sql, value = (RELEASE_FAIL, item.failure) if item.failure is not None else (RELEASE_OK, item.result)
+            if len(items) > 1:
                 try:
-                    where = (item.ref.namespace, item.ref.key, item.ref.lease_key)
-                    rows = await session.query(sql, (*where, value, LOCK_TIMEOUT), until)
-                    if rows[0][0] != "t":  # a caller who gave up in the middle of a statement may have left its place
-                        await session.query(LEAVE, (*where, LOCK_TIMEOUT), until)
-                    answers.append(Answer("ok", "") if rows[0][0] == "t" else Answer("lost", "unknown"))
-                except LeaseholdError as error:
-                    if isinstance(error, Unavailable) and error.reason != "SCOPE_BUSY":
+                    return await self._release_many(session, items, until)
+                except LeaseholdError:  # of one of them: then one by one
+                    if session.conn is None:
                         raise
-                    answers.append(Answer("retry") if isinstance(error, Unavailable) else Answer("denied", str(error)))
+            return await self._release_each(session, items, until)
         finally:
             self.give_back(session)
+
+    async def _release_many(self, session: Session, items: Sequence[Release], until: float) -> list[Answer]:
+        """In one statement."""
+        columns = zip(*((each.ref.namespace, each.ref.key, each.ref.lease_key, each.result, each.failure) for each in items))
+        rows = await session.query(RELEASE_MANY, (*map(array, columns), LOCK_TIMEOUT), until)
+        for row, item in zip(rows, items):
+            if row[0] != "t":
+                await session.query(LEAVE, (item.ref.namespace, item.ref.key, item.ref.lease_key, LOCK_TIMEOUT), until)
+        return [Answer("ok", "") if row[0] == "t" else Answer("lost", "unknown") for row in rows]
+
+    @staticmethod
+    async def _release_each(session: Session, items: Sequence[Release], until: float) -> list[Answer]:
+        answers = []
+        for item in items:
+            sql, value = (RELEASE_FAIL, item.failure) if item.failure is not None else (RELEASE_OK, item.result)
+            try:
+                where = (item.ref.namespace, item.ref.key, item.ref.lease_key)
+                rows = await session.query(sql, (*where, value, LOCK_TIMEOUT), until)
+                if rows[0][0] != "t":  # a caller who gave up in the middle of a statement may have left its place
+                    await session.query(LEAVE, (*where, LOCK_TIMEOUT), until)
+                answers.append(Answer("ok", "") if rows[0][0] == "t" else Answer("lost", "unknown"))
+            except LeaseholdError as error:
+                if isinstance(error, Unavailable) and error.reason != "SCOPE_BUSY":
+                    raise
+                answers.append(Answer("retry") if isinstance(error, Unavailable) else Answer("denied", str(error)))
         return answers
 
     async def end_reason(self, ref: Ref, until: float) -> str:

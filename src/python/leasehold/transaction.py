@@ -217,6 +217,7 @@ class Acquiring(Step):
         lease._claim(is_entering=False)
         self.has_claimed = True
         lease.lease_key, lease.lost = str(uuid.uuid4()), None
+        await self.core.follow_release(lease.namespace, lease.key, clock() + self.core.timeout)
         sent = clock()
         row = await self.link.row(ACQUIRE, *wanted(lease))
         if row is None:

@@ -102,6 +102,9 @@ class AsyncioLease:
     def release(self, *arguments, **more):
         return self.client.run(self.lease.release(*arguments, **more))
 
+    def try_release(self, *arguments, **more):
+        return self.client.call(lambda: self.lease.try_release(*arguments, **more))
+
     def downgrade(self, *arguments):
         self.client.run(self.lease.downgrade(*arguments))
 

@@ -1,0 +1,74 @@
+'use strict';
+
+const { UnavailableError, scopeName } = require('./errors.js');
+const { clock, sleep } = require('./time.js');
+
+const MOST_IN_REQUEST = 10000; // releases
+const MOST_WAITING = 2097152;
+const RETRY_AFTER_MS = 500;
+
+/** What tryRelease has left: one request at a time, each release until its lease's deadline. Nothing of it keeps the process alive. */
+class Releaser {
+  #waiting = new Map(); // by lease key
+  #sending = null;
+  #isClosed = false;
+
+  constructor(transport, patienceMs, warn) {
+    this.transport = transport;
+    this.patienceMs = patienceMs;
+    this.warn = warn;
+  }
+
+  add(lease, outcome) {
+    if (this.#waiting.size >= MOST_WAITING) {
+      throw new UnavailableError(`${MOST_WAITING} releases wait already: the lease ${scopeName(lease)} ends by its deadline`);
+    }
+    this.#waiting.set(lease._ref.leaseKey, { lease, outcome });
+    this.#sending ??= this.#send();
+  }
+
+  /** Resolves when nothing of this key waits any more: an acquire behind its release would find the key held. */
+  async follow({ namespace, key }, signal) {
+    const isMine = ({ lease }) => lease.namespace === namespace && lease.key === key;
+    for (const until = clock() + this.patienceMs; clock() < until && !signal?.aborted && [...this.#waiting.values()].some(isMine); ) {
+      await Promise.race([this.#sending, sleep(RETRY_AFTER_MS, signal)]);
+    }
+  }
+
+  async #send() {
+    await null; // what is released in the same turn goes together
+    while (this.#waiting.size > 0 && !this.#isClosed) {
+      const items = [...this.#waiting.values()].slice(0, MOST_IN_REQUEST);
+      await Promise.allSettled(items.map(({ lease }) => lease._asked)); // no renewal comes after a release
+      const answers = await this.transport
+        .releaseAll(items.map(({ lease, outcome }) => ({ ref: lease._ref, ...outcome })), this.patienceMs)
+        .catch((error) => items.map(() => ({ outcome: 'retry', message: error.message })));
+      items.forEach(({ lease }, n) => {
+        const { outcome, message } = answers[n];
+        const isLate = outcome === 'retry' && clock() >= lease._deadline;
+        if (outcome === 'retry' && !isLate) return;
+        this.#waiting.delete(lease._ref.leaseKey);
+        lease._tie?.close();
+        if (outcome !== 'ok') this.#tell(lease, message);
+      });
+      if (answers.some(({ outcome }) => outcome === 'retry')) await sleep(RETRY_AFTER_MS, null, true);
+    }
+    this.#sending = null;
+  }
+
+  #tell(lease, message) {
+    this.warn(`the release of ${scopeName(lease)} with token ${lease.token} was not done: ${message}; it is left to expire`);
+  }
+
+  /** At the end of the client: sends what is left, for so long. */
+  async close(ms) {
+    const enough = new AbortController();
+    await Promise.race([this.#sending, sleep(ms, enough.signal)]);
+    enough.abort();
+    this.#isClosed = true;
+    for (const { lease } of this.#waiting.values()) this.#tell(lease, 'the client is closed');
+    this.#waiting.clear();
+  }
+}
+
+module.exports = { Releaser };
