@@ -74,6 +74,16 @@ export interface WorkOptions extends AcquireOptions {
   signal?: AbortSignal;
 }
 
+/** One of the keys that are acquired in one step. */
+export interface Scope {
+  namespace: string;
+  key: string;
+  shared?: boolean;
+  units?: number;
+}
+
+export type AllOptions = Pick<WorkOptions, 'durationMs' | 'waitMs' | 'owner' | 'labels' | 'signal'>;
+
 export interface LeadOptions {
   /** How long a leader that is stopped or cut off is waited for; default 15000. */
   durationMs?: number;
@@ -116,6 +126,14 @@ export class Client implements AsyncDisposable {
   withLease<T>(namespace: string, key: string, work: (lease: Lease) => T | Promise<T>): Promise<T>;
 
   /**
+   * One lease of several keys, 1 to 100: all are acquired in one step, or none. It is lost as soon as one of them is, and its release releases all.
+   * While it waits it holds none of them. In SQL it does not wait.
+   */
+  acquireAll(scopes: readonly Scope[], options?: AllOptions): Promise<Lease>;
+  withAll<T>(scopes: readonly Scope[], options: AllOptions, work: (lease: Lease) => T | Promise<T>): Promise<T>;
+  withAll<T>(scopes: readonly Scope[], work: (lease: Lease) => T | Promise<T>): Promise<T>;
+
+  /**
    * In a transaction on a client of `pg`, which this begins, and commits when the work has ended: the lease is held, and renewed, from the
    * commit on. An error of the work's rolls back, and nobody holds it. It does not wait. When the connection breaks at COMMIT it looks the
    * outcome up; UnavailableError with the reason UNKNOWN_OUTCOME: it could not, and gives back what it may have acquired.
@@ -156,6 +174,8 @@ export class Lease implements AsyncDisposable {
   readonly durationMs: number;
   /** The fencing token: it grows with each grant. `downgrade` changes it. */
   readonly token: bigint;
+  /** Of a lease of several keys, one for each in their order; else `token` alone. */
+  readonly tokens: readonly bigint[];
   readonly mode: 'exclusive' | 'shared';
   /** Of the capacity, of a shared lease; 0: an exclusive one has all of it. */
   readonly units: number;

@@ -23,7 +23,7 @@ const isObject = (value) => typeof value === 'object' && value !== null;
 
 /** The daemon's bounds, which are those of C and SQL too. */
 const BYTES = { segment: [1, 63], key: [1, 1024], owner: [0, 255], label_name: [1, 63], label_value: [0, 255] };
-const [MOST_SEGMENTS, MOST_NAMESPACE_BYTES, MOST_LABELS] = [16, 255, 16];
+const [MOST_SEGMENTS, MOST_NAMESPACE_BYTES, MOST_LABELS, MOST_SCOPES] = [16, 255, 16, 100];
 
 const outOfBounds = (field, words, name = field) => new InvalidArgumentError(`${name} ${words}`, field, words);
 
@@ -120,6 +120,16 @@ function optionsAndWork(what, given, names, before = 'namespace, key') {
   return [options, work];
 }
 
+/** Of an acquire of several keys in one step. */
+function requestOfAll(scopes, options) {
+  if (!Array.isArray(scopes) || !scopes.every(isObject)) throw refused('scopes', scopes, 'an array of { namespace, key, shared, units }');
+  if (scopes.length < 1 || scopes.length > MOST_SCOPES) throw outOfBounds('scopes', `must be 1 to ${MOST_SCOPES}, are ${scopes.length}`);
+  for (const scope of scopes) checkOptions('a scope', scope, SCOPE);
+  const items = scopes.map(({ namespace, key, ...share }) => requestOf(namespace, key, share));
+  if (new Set(items.map(({ namespace, key }) => JSON.stringify([namespace, key]))).size < items.length) throw outOfBounds('scopes', 'must name each key once');
+  return { ...requestOf(items[0].namespace, items[0].key, options), scopes: items };
+}
+
 /** What is asked for, with the defaults. */
 function requestOf(namespace, key, options) {
   check('namespace', namespace);
@@ -132,9 +142,11 @@ function requestOf(namespace, key, options) {
 }
 
 const ACQUIRE = ['durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued', 'whileAlive'];
+const ALL = ['durationMs', 'waitMs', 'owner', 'labels', 'signal'];
+const SCOPE = ['namespace', 'key', 'shared', 'units'];
 const LEAD = ['durationMs', 'owner', 'labels', 'atLeastMs', 'signal', 'onLeader'];
 const CLIENT = ['server', 'database', 'owner', 'tls', 'tokenFile', 'patienceMs', 'pollMs', 'warn'];
 const RELEASE = ['result', 'failure'];
 const TLS = ['caFile', 'certFile', 'keyFile', 'serverName'];
 
-module.exports = { check, checkNoMore, checkOptions, optionsAndWork, refused, requestOf, ACQUIRE, LEAD, CLIENT, RELEASE, TLS };
+module.exports = { check, checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, LEAD, CLIENT, RELEASE, TLS };

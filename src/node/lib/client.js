@@ -8,8 +8,9 @@ const { SqlTransport } = require('./sql.js');
 const { Declared } = require('./declared.js');
 const { Lease, asyncDispose } = require('./lease.js');
 const { Renewer } = require('./renewer.js');
-const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, ACQUIRE, CLIENT, LEAD, TLS } = require('./arguments.js');
+const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, CLIENT, LEAD, TLS } = require('./arguments.js');
 const { ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
+const { refsOf } = require('./scopes.js');
 const { clock, sleep } = require('./time.js');
 const { acquireIn } = require('./transaction.js');
 
@@ -59,12 +60,24 @@ class Client {
     return this.#work(await this.#acquire(this.#request(namespace, key, options), signal), signal, work);
   }
 
+  async acquireAll(scopes, options = {}, ...more) {
+    checkNoMore('acquireAll', more, 'scopes, options');
+    checkOptions('acquireAll', options, ALL);
+    return this.#acquire(this.#complete(requestOfAll(scopes, options)), options.signal);
+  }
+
+  async withAll(scopes, ...given) {
+    const [options, work] = optionsAndWork('withAll', given, ALL, 'scopes');
+    const { signal } = options;
+    return this.#work(await this.#acquire(this.#complete(requestOfAll(scopes, options)), signal), signal, work);
+  }
+
   async acquireIn(pg, namespace, key, ...given) {
     const [options, work] = optionsAndWork('acquireIn', given, ACQUIRE, 'client, namespace, key');
     const request = this.#request(namespace, key, options);
     if (request.waitMs !== 0 || request.whileAlive) throw refused('waitMs', request.waitMs, '0 in a transaction, without whileAlive');
     if (this.#closing.signal.aborted) throw new ClosedError();
-    await this.#renewer.releaser.follow(request);
+    await this.#renewer.releaser.follow(refsOf(request));
     const giveUp = () => this.#giveUp(request, Promise.resolve({}));
     return acquireIn(pg, request, this.#renewer, work, giveUp);
   }
@@ -99,7 +112,10 @@ class Client {
   }
 
   #request(namespace, key, options) {
-    const request = requestOf(namespace, key, options);
+    return this.#complete(requestOf(namespace, key, options));
+  }
+
+  #complete(request) {
     return { ...request, owner: request.owner ?? this.owner, onQueued: this.#tell(request.onQueued), leaseKey: crypto.randomUUID() };
   }
 
@@ -111,7 +127,7 @@ class Client {
     for (const each of signals) each.addEventListener('abort', abort, { once: true });
     if (this.#closing.signal.aborted) abort();
     try {
-      await this.#renewer.releaser.follow(request, stop.signal);
+      await this.#renewer.releaser.follow(refsOf(request), stop.signal);
       const grant = await this.#grant(request, stop.signal);
       const lease = new Lease(this.#renewer, request, grant);
       this.#renewer.add(lease);
@@ -153,12 +169,13 @@ class Client {
   }
 
   /** Sees to it that what was granted unheard is released: once the request is over, for as long as a lease would live. */
-  #giveUp({ namespace, key, leaseKey, durationMs }, asked) {
+  #giveUp({ durationMs, ...request }, asked) {
     this.#background(async () => {
       await asked.then((grant) => grant.tie?.close(), () => {});
       for (const until = clock() + durationMs; clock() < until; await sleep(2 * RETRY_AFTER_MS, this.#closing.signal, true)) {
         try {
-          return await this._transport.giveUp({ namespace, key, leaseKey }, this.#renewer.patienceMs);
+          for (const ref of refsOf(request)) await this._transport.giveUp(ref, this.#renewer.patienceMs);
+          return;
         } catch (error) {
           if (!(error instanceof UnavailableError) || this.#closing.signal.aborted) return;
         }

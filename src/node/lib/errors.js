@@ -63,4 +63,13 @@ function scopeName({ namespace, key }) {
   return namespace.includes('/') ? `"${namespace}"/${key}` : `${namespace}/${key}`;
 }
 
-module.exports = { scopeName, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError };
+/** What an answer to a release means; null: done. */
+function errorOfRelease(ref, { outcome, reason, message }) {
+  if (outcome === 'ok') return null;
+  if (outcome === 'lost') return new LeaseLostError(`the lease ${scopeName(ref)} is lost: ${message}`, reason);
+  if (outcome === 'denied') return new DeniedError(message, reason);
+  if (outcome === 'invalid') return new InvalidArgumentError(message, 'result');
+  return new UnavailableError(message);
+}
+
+module.exports = { errorOfRelease, scopeName, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError };

@@ -7,7 +7,8 @@ const fs = require('node:fs');
 const net = require('node:net');
 const grpc = require('@grpc/grpc-js');
 const loader = require('@grpc/proto-loader');
-const { ClosedError, DeniedError, HeldError, InvalidArgumentError, LeaseLostError, scopeName, UnavailableError } = require('./errors.js');
+const { ClosedError, DeniedError, errorOfRelease, HeldError, InvalidArgumentError, LeaseLostError, UnavailableError } = require('./errors.js');
+const { together } = require('./scopes.js');
 const { clock } = require('./time.js');
 
 const SILENCE_MS = 15000; // a waiter hears something every 5 s: a daemon that is silent for three times as long hangs
@@ -92,11 +93,14 @@ class GrpcTransport {
     return error;
   }
 
-  #unary(method, ref, request, timeoutMs) {
+  #unary(method, ref, request, timeoutMs, signal) {
     return new Promise((resolve, reject) => {
       const { server, metadata } = this.#open();
+      const cancel = () => call.cancel();
+      signal?.addEventListener('abort', cancel);
       const call = server.stub[method](request, metadata, { deadline: Date.now() + timeoutMs }, (error, reply) => {
         this.#calls.delete(call);
+        signal?.removeEventListener('abort', cancel);
         error ? reject(this.#failed(server, ref, error)) : resolve(reply);
       });
       this.#calls.add(call);
@@ -105,6 +109,7 @@ class GrpcTransport {
 
   /** One try. A leader's call is a stream that goes on: `tie`. */
   async acquire(request, waitMs, signal) {
+    if (request.scopes) return this.#acquireAll(request, waitMs, signal);
     const { server, metadata } = this.#open();
     const sent = clock();
     const call = request.isHold ? server.stub.Hold(metadata) : server.stub.AcquireStream(messageOf(request, waitMs), metadata);
@@ -133,6 +138,14 @@ class GrpcTransport {
       clearTimeout(watchdog);
       signal?.removeEventListener('abort', cancel);
     }
+  }
+
+  async #acquireAll(request, waitMs, signal) {
+    const sent = clock();
+    const items = request.scopes.map((scope) => ({ scope: scopeOf(scope), ...shareOf(scope) }));
+    const { scope, ...rest } = messageOf(request, waitMs);
+    const { leases, waited } = await this.#unary('AcquireAll', request, { ...rest, items }, waitMs + this.patienceMs, signal);
+    return { ...together(leases.map((lease) => grantOf(lease, sent + msOf(waited)))), tie: null };
   }
 
   /** The stream of a leader that has the lease already. */
@@ -176,11 +189,9 @@ class GrpcTransport {
   }
 
   async release(ref, item, timeoutMs) {
-    const [{ outcome, reason, message }] = await this.releaseAll([{ ref, ...item }], timeoutMs);
-    if (outcome === 'lost') throw new LeaseLostError(`the lease ${scopeName(ref)} is lost: ${message}`, reason);
-    if (outcome === 'denied') throw new DeniedError(message, reason);
-    if (outcome === 'invalid') throw new InvalidArgumentError(message, 'result');
-    if (outcome === 'retry') throw new UnavailableError(message);
+    const [answer] = await this.releaseAll([{ ref, ...item }], timeoutMs);
+    const error = errorOfRelease(ref, answer);
+    if (error) throw error;
   }
 
   giveUp(ref, timeoutMs) {
@@ -245,9 +256,10 @@ function messageOf(request, waitMs) {
   let wait = waitMs === Infinity ? { wait_forever: true } : { wait: durationOf(waitMs) };
   if (request.whileAlive) wait = { wait_while_alive: true, wait: durationOf(request.waitMs) };
   const rest = request.atLeastMs === undefined ? {} : { at_least: durationOf(request.atLeastMs) };
-  const share = request.shared ? { mode: 'MODE_SHARED', units: request.units } : {};
-  return { ...refOf(request), duration: durationOf(request.durationMs), owner: request.owner, labels: request.labels, ...wait, ...rest, ...share };
+  return { ...refOf(request), duration: durationOf(request.durationMs), owner: request.owner, labels: request.labels, ...wait, ...rest, ...shareOf(request) };
 }
+
+const shareOf = ({ shared, units }) => (shared ? { mode: 'MODE_SHARED', units } : {});
 
 /** The fields of a protobuf message: google.rpc.Status and what it carries are read without their generated code. */
 function* fieldsOf(data) {

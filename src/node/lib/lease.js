@@ -1,7 +1,8 @@
 'use strict';
 
 const { check, checkOptions, optionsAndWork, RELEASE } = require('./arguments.js');
-const { InvalidArgumentError, LeaseLostError, scopeName, UnavailableError } = require('./errors.js');
+const { errorOfRelease, InvalidArgumentError, LeaseLostError, scopeName, UnavailableError } = require('./errors.js');
+const { refsOf } = require('./scopes.js');
 const { clock, sleep } = require('./time.js');
 const { releaseIn } = require('./transaction.js');
 
@@ -33,8 +34,9 @@ class Lease {
     this._isOpen = false; // a transaction that is to acquire or release it is not committed yet
   }
 
-  _take({ token, units, slots, deadline, isFinal }) {
+  _take({ token, tokens = [token], units, slots, deadline, isFinal }) {
     this.token = token;
+    this.tokens = tokens;
     this.mode = units > 0 ? 'shared' : 'exclusive';
     this.units = units;
     this.slots = slots;
@@ -82,7 +84,9 @@ class Lease {
   async guard(client) {
     this.check();
     try {
-      await client.query('select leasehold.guard($1, $2, $3)', [this.namespace, this.key, String(this.token)]);
+      for (const [n, { namespace, key }] of this._refs.entries()) {
+        await client.query('select leasehold.guard($1, $2, $3)', [namespace, key, String(this.tokens[n])]);
+      }
     } catch (error) {
       if (error.code !== 'LH001') throw error;
       throw new LeaseLostError(error.message, 'unknown', { cause: error });
@@ -92,6 +96,7 @@ class Lease {
   /** Makes an exclusive lease shared, or gives units of a shared one back. Repeated until it is answered, for as long as patienceMs says. */
   async downgrade(units = 1) {
     check('units', units);
+    this._checkSingle('be downgraded');
     if (this._request.isHold) throw new InvalidArgumentError("a leader's lease stays exclusive", 'mode', 'a lease that is not of lead');
     for (const until = clock() + this.#renewer.patienceMs; ; await sleep(100)) {
       this.check();
@@ -111,6 +116,11 @@ class Lease {
   async release(outcome = {}) {
     checkOptions('release', outcome, RELEASE);
     const { result = this.result, failure } = outcome;
+    if (this.lost && this._request.scopes && !this.#releasing) {
+      this.#releasing = Promise.reject(this.lost);
+      const words = { isFailed: true, value: wordsOf(this.lost) };
+      this.#renewer.releaser.add(this._refs, this, words, true); // the others of several
+    }
     this.#releasing ??= this.#release(result, failure);
     return this.#releasing;
   }
@@ -121,7 +131,7 @@ class Lease {
     if (this.#releasing || !this.isHeld()) return false;
     const { result = this.result, failure } = outcome;
     const value = valueOf({ result, failure });
-    this.#renewer.releaser.add(this, { isFailed: failure !== undefined, value });
+    this.#renewer.releaser.add(this._refs, this, { isFailed: failure !== undefined, value });
     this._left(true);
     return true;
   }
@@ -169,7 +179,7 @@ class Lease {
     this.check();
     for (let isRepeated = false; ; isRepeated = true) {
       try {
-        await this.#renewer.transport.release(this._ref, { isFailed: failure !== undefined, value }, this.#patienceMs);
+        await this.#releaseAll({ isFailed: failure !== undefined, value }, this.#patienceMs);
         break;
       } catch (error) {
         if (error instanceof UnavailableError && this.remainingMs() > 0) {
@@ -193,6 +203,17 @@ class Lease {
     if (problem) throw problem;
   }
 
+  async #releaseAll(item, patienceMs) {
+    const { transport } = this.#renewer;
+    const refs = this._refs;
+    if (refs.length === 1) return transport.release(refs[0], item, patienceMs);
+    const answers = await transport.releaseAll(refs.map((ref) => ({ ref, ...item })), patienceMs);
+    // What a try before has released comes last.
+    const errors = answers.map((answer, n) => errorOfRelease(refs[n], answer)).filter(Boolean);
+    const first = errors.find((error) => error instanceof UnavailableError) ?? errors.find(({ reason }) => !['released', 'failed'].includes(reason)) ?? errors[0];
+    if (first) throw first;
+  }
+
   /** For one try: there is time for some repetitions. */
   get #patienceMs() {
     return Math.min(this.#renewer.patienceMs, Math.max(this.durationMs / 6, 500));
@@ -200,6 +221,15 @@ class Lease {
 
   get _ref() {
     return { namespace: this.namespace, key: this.key, leaseKey: this._request.leaseKey, durationMs: this.durationMs };
+  }
+
+  /** Of one key or several. */
+  get _refs() {
+    return refsOf(this._request);
+  }
+
+  _checkSingle(what) {
+    if (this._request.scopes) throw new InvalidArgumentError(`a lease of several keys cannot ${what}`, 'scopes', 'one key');
   }
 
   get _stop() {

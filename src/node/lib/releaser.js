@@ -9,7 +9,7 @@ const RETRY_AFTER_MS = 500;
 
 /** What tryRelease has left: one request at a time, each release until its lease's deadline. Nothing of it keeps the process alive. */
 class Releaser {
-  #waiting = new Map(); // by lease key
+  #waiting = new Set();
   #sending = null;
   #isClosed = false;
 
@@ -19,18 +19,19 @@ class Releaser {
     this.warn = warn;
   }
 
-  add(lease, outcome) {
+  /** Nothing is said of what is quiet. */
+  add(refs, lease, outcome, isQuiet = false) {
     if (this.#waiting.size >= MOST_WAITING) {
       throw new UnavailableError(`${MOST_WAITING} releases wait already: the lease ${scopeName(lease)} ends by its deadline`);
     }
-    this.#waiting.set(lease._ref.leaseKey, { lease, outcome });
+    for (const ref of refs) this.#waiting.add({ ref, lease, outcome, isQuiet });
     this.#sending ??= this.#send();
   }
 
-  /** Resolves when nothing of this key waits any more: an acquire behind its release would find the key held. */
-  async follow({ namespace, key }, signal) {
-    const isMine = ({ lease }) => lease.namespace === namespace && lease.key === key;
-    for (const until = clock() + this.patienceMs; clock() < until && !signal?.aborted && [...this.#waiting.values()].some(isMine); ) {
+  /** Resolves when nothing of these keys waits any more: an acquire behind its release would find the key held. */
+  async follow(refs, signal) {
+    const isMine = ({ ref }) => refs.some(({ namespace, key }) => ref.namespace === namespace && ref.key === key);
+    for (const until = clock() + this.patienceMs; clock() < until && !signal?.aborted && [...this.#waiting].some(isMine); ) {
       await Promise.race([this.#sending, sleep(RETRY_AFTER_MS, signal)]);
     }
   }
@@ -38,26 +39,25 @@ class Releaser {
   async #send() {
     await null; // what is released in the same turn goes together
     while (this.#waiting.size > 0 && !this.#isClosed) {
-      const items = [...this.#waiting.values()].slice(0, MOST_IN_REQUEST);
+      const items = [...this.#waiting].slice(0, MOST_IN_REQUEST);
       await Promise.allSettled(items.map(({ lease }) => lease._asked)); // no renewal comes after a release
       const answers = await this.transport
-        .releaseAll(items.map(({ lease, outcome }) => ({ ref: lease._ref, ...outcome })), this.patienceMs)
+        .releaseAll(items.map(({ ref, outcome }) => ({ ref, ...outcome })), this.patienceMs)
         .catch((error) => items.map(() => ({ outcome: 'retry', message: error.message })));
-      items.forEach(({ lease }, n) => {
+      items.forEach((item, n) => {
         const { outcome, message } = answers[n];
-        const isLate = outcome === 'retry' && clock() >= lease._deadline;
-        if (outcome === 'retry' && !isLate) return;
-        this.#waiting.delete(lease._ref.leaseKey);
-        lease._tie?.close();
-        if (outcome !== 'ok') this.#tell(lease, message);
+        if (outcome === 'retry' && clock() < item.lease._deadline) return;
+        this.#waiting.delete(item);
+        item.lease._tie?.close();
+        if (outcome !== 'ok') this.#tell(item, message);
       });
       if (answers.some(({ outcome }) => outcome === 'retry')) await sleep(RETRY_AFTER_MS, null, true);
     }
     this.#sending = null;
   }
 
-  #tell(lease, message) {
-    this.warn(`the release of ${scopeName(lease)} with token ${lease.token} was not done: ${message}; it is left to expire`);
+  #tell({ ref, lease, isQuiet }, message) {
+    if (!isQuiet) this.warn(`the release of ${scopeName(ref)} with token ${lease.token} was not done: ${message}; it is left to expire`);
   }
 
   /** At the end of the client: sends what is left, for so long. */
@@ -66,7 +66,7 @@ class Releaser {
     await Promise.race([this.#sending, sleep(ms, enough.signal)]);
     enough.abort();
     this.#isClosed = true;
-    for (const { lease } of this.#waiting.values()) this.#tell(lease, 'the client is closed');
+    for (const item of this.#waiting) this.#tell(item, 'the client is closed');
     this.#waiting.clear();
   }
 }

@@ -2,6 +2,7 @@
 
 const { UnavailableError } = require('./errors.js');
 const { Releaser } = require('./releaser.js');
+const { combined } = require('./scopes.js');
 const { clock } = require('./time.js');
 
 const MOST_IN_REQUEST = 10000; // leases
@@ -81,13 +82,16 @@ class Renewer {
   #ask(now) {
     const leases = this.leases
       .filter((lease) => lease._isRenewed && lease._next <= now + lease.durationMs / 6)
-      .sort((a, b) => a._next - b._next)
-      .slice(0, MOST_IN_REQUEST);
+      .sort((a, b) => a._next - b._next);
+    for (let size = 0, n = 0; n < leases.length; n++) {
+      size += leases[n]._refs.length;
+      if (size > MOST_IN_REQUEST) leases.length = n;
+    }
     // An answer that got lost must not cost the lease.
     const patience = leases.map((lease) => Math.max(Math.min(lease.durationMs / 6, lease._stop - now), 10));
     this.#isAsking = true;
-    const asked = this.transport.heartbeat(leases.map((lease) => lease._ref), Math.min(this.patienceMs, ...patience)).then(
-      (beats) => this.#answered(now, leases, beats),
+    const asked = this.transport.heartbeat(leases.flatMap((lease) => lease._refs), Math.min(this.patienceMs, ...patience)).then(
+      (beats) => this.#answered(now, leases, leases.map((lease) => combined(beats.splice(0, lease._refs.length)))),
       (error) => this.#answered(now, leases, null, error),
     );
     for (const lease of leases) lease._asked = asked;

@@ -5,6 +5,8 @@
 // transaction another session they hear nothing, and poll.
 
 const { ClosedError, DeniedError, HeldError, InvalidArgumentError, LeaseLostError, scopeName, UnavailableError } = require('./errors.js');
+const { refused } = require('./arguments.js');
+const { together } = require('./scopes.js');
 const { clock } = require('./time.js');
 
 const MOST_IDLE = 2; // connections
@@ -14,6 +16,9 @@ const GRANT = 'select a.token::text, extract(epoch from a.deadline - clock_times
 const ACQUIRE = `${GRANT}
   from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
                          labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer) a`;
+const ACQUIRE_ALL = `${GRANT}
+  from leasehold.acquire_all($1::text[], $2::text[], make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
+                             labels => $6::text::jsonb, modes => $7::text[], units => $8::integer[]) a`;
 const DOWNGRADE = `${GRANT}
   from (select set_config('lock_timeout', $5::text, true) as limits, $1::text as namespace offset 0) s
  cross join lateral leasehold.downgrade(s.namespace, $2::text, $3::text::uuid, $4::integer) a`;
@@ -86,7 +91,9 @@ class SqlTransport {
     }
   }
 
-  acquire(request, waitMs, signal) {
+  async acquire(request, waitMs, signal) {
+    if (request.scopes && request.waitMs) throw refused('waitMs', request.waitMs, '0 for several keys in SQL, which do not wait');
+    if (request.scopes) return this.#with((session) => this.#tryAll(session, request));
     return this.#with((session) => this.#queueFor(session, request, waitMs, signal));
   }
 
@@ -94,6 +101,18 @@ class SqlTransport {
     const sent = clock();
     const [row] = await session.query(ACQUIRE, acquireValues(request));
     return row && { ...grantOf(row, sent), tie: null };
+  }
+
+  async #tryAll(session, { scopes, durationMs, owner, leaseKey, labels }) {
+    const sent = clock();
+    const columns = [({ namespace }) => namespace, ({ key }) => key].map((of) => scopes.map(of));
+    const rows = await session.query(ACQUIRE_ALL,
+      [...columns, durationMs / 1000, owner, leaseKey, JSON.stringify(labels), scopes.map(modeOf), scopes.map(({ units }) => units)]);
+    if (rows.length) return { ...together(rows.map((row) => grantOf(row, sent))), tie: null };
+    for (const [n, scope] of scopes.entries()) {
+      const [found] = await session.query(EXPLAIN, [scope.namespace, scope.key]);
+      if (found.state !== 'free' || found.waiters !== '0' || n === scopes.length - 1) throw heldOf(scope, found);
+    }
   }
 
   /** Gives up soon where somebody keeps the row locked. */
@@ -186,12 +205,13 @@ class SqlTransport {
   /** All in one statement, and one by one if that fails for one of them. */
   async releaseAll(items, timeoutMs) {
     const until = clock() + timeoutMs;
-    const some = async (part) => {
+    const some = (part) => this.#with(async (session) => {
       const columns = [({ ref }) => ref.namespace, ({ ref }) => ref.key, ({ ref }) => ref.leaseKey, ({ isFailed }) => isFailed, ({ value }) => value];
-      const rows = await this.#with((session) => session.query(RELEASE_ALL, [...columns.map((of) => part.map(of)), LOCK_TIMEOUT], until - clock()));
-      return rows.map(({ done }) => (done === 'true' ? { outcome: 'ok' } : { outcome: 'lost', message: 'it was not held any more' }));
-    };
-    const answerOf = ({ message, reason }) => [{ outcome: reason ? 'denied' : 'retry', message }];
+      const rows = await session.query(RELEASE_ALL, [...columns.map((of) => part.map(of)), LOCK_TIMEOUT], until - clock());
+      return Promise.all(rows.map(async ({ done }, n) => (done === 'true' ? { outcome: 'ok' }
+        : { outcome: 'lost', reason: await this.#reason(session, part[n].ref), message: 'it was not held any more' })));
+    });
+    const answerOf = ({ message, reason, field }) => [{ outcome: reason ? 'denied' : field ? 'invalid' : 'retry', reason, message }];
     try {
       return await some(items);
     } catch (error) {

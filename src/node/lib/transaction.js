@@ -59,6 +59,7 @@ function unknownOutcome(scope, error, consequence) {
 
 /** Work, then the release, then COMMIT. */
 async function releaseIn(client, lease, renewer, outcome, work) {
+  lease._checkSingle('end in a transaction');
   if (lease._request.isHold) throw new InvalidArgumentError("a leader's lease does not end in a transaction", 'mode', 'a lease that is not of lead');
   const { valueOf } = require('./lease.js'); // which needs this file
   const kind = outcome.failure === undefined ? 'released' : 'failed';

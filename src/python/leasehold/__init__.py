@@ -6,10 +6,11 @@
 """
 from . import dbapi
 from .aio import AsyncClient, AsyncLease
+from .arguments import Scope
 from .client import Client, Lease
 from .declared import AsyncDeclared, Declared
 from .errors import Denied, Held, InvalidArgument, LeaseholdError, LeaseLost, Unavailable
 from .tls import TLS
 
 __all__ = ["TLS", "AsyncClient", "AsyncDeclared", "AsyncLease", "Client", "Declared", "Denied", "Held", "InvalidArgument", "Lease", "LeaseLost", "LeaseholdError",
-           "Unavailable", "dbapi"]
+           "Scope", "Unavailable", "dbapi"]

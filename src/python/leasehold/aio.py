@@ -5,9 +5,10 @@ import asyncio
 import contextlib
 import functools
 from types import TracebackType
-from typing import Any, AsyncContextManager, AsyncIterator, Awaitable, Callable, Mapping, ParamSpec, TypeVar, Unpack
+from typing import Any, AsyncContextManager, AsyncIterator, Awaitable, Callable, Iterable, Mapping, ParamSpec, TypeVar, Unpack
 
-from .arguments import Options
+from . import arguments
+from .arguments import Options, Scope
 from .client import BaseClient, describe, has_failed, is_told, note
 from .declared import AsyncDeclared
 from .errors import Held, LeaseholdError, LeaseLost
@@ -106,6 +107,12 @@ class AsyncClient(BaseClient):
         rest is as of Client.lease."""
         return AsyncLease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared,
                           units=units, at_least=at_least, while_alive=while_alive)
+
+    def lease_all(self, scopes: Iterable[tuple[str, str] | Scope], *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
+                  labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None) -> AsyncLease:
+        """As Client.lease_all, for `async with`."""
+        all_of_them = arguments.scopes_of(scopes)
+        return AsyncLease(self._core, *all_of_them[0][:2], scopes=all_of_them, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost)
 
     def declare(self, namespace: str, **options: Unpack[Options]) -> AsyncDeclared:
         """As Client.declare."""

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from .errors import InvalidArgument
 
@@ -16,6 +16,7 @@ MOST_AT_LEAST_S = 86_400
 MOST_SEGMENTS = 16
 MOST_NAMESPACE_BYTES = 255
 MOST_LABELS = 16
+MOST_SCOPES = 100
 # The daemon's bounds, which are those of C and SQL too.
 BYTES = {"segment": (1, 63), "key": (1, 1024), "owner": (0, 255), "label_name": (1, 63), "label_value": (0, 255)}
 
@@ -147,6 +148,31 @@ def callback(name: str, value: Any) -> Callable[..., object] | None:
     return value  # type: ignore[no-any-return]
 
 
+class Scope(NamedTuple):
+    """One of the keys that are acquired in one step. A pair (namespace, key) does where it is exclusive."""
+
+    namespace: str
+    key: str
+    shared: bool = False
+    units: int = 1
+
+
+def scopes_of(value: Any) -> tuple[Scope, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise refused("scopes", value, "pairs of namespace and key")
+    scopes = []
+    for each in value:
+        if not isinstance(each, tuple) or not 2 <= len(each) <= 4:
+            raise refused("scopes", each, "pairs of namespace and key, or Scope(namespace, key, shared=True, units=2)")
+        scope = Scope(*each)
+        scopes.append(Scope(namespace_text(scope.namespace), key_text(scope.key), bool(units_asked(scope.shared, scope.units)), scope.units))
+    if not 1 <= len(scopes) <= MOST_SCOPES:
+        raise out_of_bounds(f"scopes must be 1 to {MOST_SCOPES}, are {len(scopes)}")
+    if len({each[:2] for each in scopes}) < len(scopes):
+        raise out_of_bounds("scopes must name each key once")
+    return tuple(scopes)
+
+
 class Options(TypedDict, total=False):
     """Of an acquire; Client.lease says what each means."""
 
@@ -176,6 +202,7 @@ class Asked:
     on_lost: Callable[[str], object] | None
     while_alive: bool  # wait begins to count once the holder is not alive
     is_tied: bool  # a stream ties the lease to this process: it ends with it
+    scopes: tuple[Scope, ...]  # acquired in one step, the first is the namespace and key above; empty: that alone
 
     @property
     def mode(self) -> str:
@@ -184,11 +211,11 @@ class Asked:
 
 def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, wait: Any = 0, owner: Any = None, labels: Any = None,
           on_lost: Any = None, shared: Any = False, units: Any = 1, at_least: Any = None, while_alive: Any = False,
-          is_tied: bool = False) -> Asked:
+          is_tied: bool = False, scopes: tuple[Scope, ...] = ()) -> Asked:
     if not isinstance(while_alive, bool):
         raise refused("while_alive", while_alive, "True or False")
     if while_alive and seconds_to_wait(wait) == math.inf:
         raise refused("wait", wait, "a number of seconds with while_alive")
     return Asked(namespace_text(namespace), key_text(key), more_than_zero("duration", duration), seconds_to_wait(wait),
                  default_owner if owner is None else owner_text(owner), labels_of(labels), units_asked(shared, units),
-                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied)
+                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied, scopes)

@@ -7,10 +7,10 @@ import functools
 import os
 import weakref
 from types import TracebackType
-from typing import Any, Callable, ContextManager, Coroutine, Iterator, Mapping, ParamSpec, TypeGuard, TypeVar, Unpack
+from typing import Any, Callable, ContextManager, Coroutine, Iterable, Iterator, Mapping, ParamSpec, TypeGuard, TypeVar, Unpack
 
 from . import arguments
-from .arguments import Options
+from .arguments import Options, Scope
 from .core import Core, Transport
 from .declared import Declared
 from .errors import Held, InvalidArgument, LeaseholdError, LeaseLost
@@ -156,6 +156,14 @@ class Client(BaseClient):
         most a day; None: as the namespace's policy says."""
         return Lease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared, units=units,
                      at_least=at_least, while_alive=while_alive)
+
+    def lease_all(self, scopes: Iterable[tuple[str, str] | Scope], *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
+                  labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None) -> Lease:
+        """One lease of several keys, 1 to 100, for `with`: all are acquired in one step, or none; it is lost as soon as one of them is, and its end
+        releases all. Each scope is a pair (namespace, key), or a Scope. lease.tokens has the token of each. While it waits it holds none of them. In
+        SQL it does not wait."""
+        all_of_them = arguments.scopes_of(scopes)
+        return Lease(self._core, *all_of_them[0][:2], scopes=all_of_them, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost)
 
     def declare(self, namespace: str, **options: Unpack[Options]) -> Declared:
         """The leases of a namespace, with these options of `lease`: declare them once, and use them everywhere."""

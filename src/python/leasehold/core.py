@@ -70,6 +70,22 @@ class Grant:
     slots: tuple[int, ...] = ()
     tie: Any = None
     is_final: bool = False
+    tokens: tuple[int, ...] = ()  # of several keys
+
+
+def together(grants: Sequence[Grant]) -> Grant:
+    """One lease of several keys: it lasts as long as all do."""
+    return Grant(grants[0].token, min(each.deadline for each in grants), is_final=any(each.is_final for each in grants),
+                 tokens=tuple(each.token for each in grants))
+
+
+def combined(answers: Sequence[Answer]) -> Answer:
+    """To the renewal of one lease, of one key or several."""
+    for outcome in ("lost", "denied", "retry"):
+        for each in answers:
+            if each.outcome == outcome:
+                return each
+    return Answer("ok", "", min(each.remaining for each in answers), any(each.is_final for each in answers))
 
 
 class Transport(Protocol):
@@ -111,7 +127,7 @@ class Core:
         self.pid = os.getpid()
         self.lock = threading.RLock()
         self.leases: dict[str, BaseLease] = {}
-        self.orphans: dict[str, Orphan] = {}
+        self.orphans: dict[Ref, Orphan] = {}
         self.release_again = 0.0  # no orphan is released before
         self.is_closed = False
         self.wake = runtime.flag()
@@ -130,7 +146,7 @@ class Core:
         first: Unavailable | None = None  # it often says more than the last: gRPC forgets why a handshake failed
         lease.lease_key, lease.lost = str(uuid.uuid4()), None
         try:
-            await self.follow_release(lease.namespace, lease.key, clock() + self.timeout)
+            await self.follow_release(lease, clock() + self.timeout)
             while True:
                 try:
                     grant = await self.transport.acquire(lease, wait_until, self.timeout)
@@ -183,11 +199,16 @@ class Core:
     def _ref(lease: BaseLease) -> Ref:
         return Ref(lease.namespace, lease.key, lease.lease_key, lease.duration)
 
+    @staticmethod
+    def _refs(lease: BaseLease) -> list[Ref]:
+        return [Ref(namespace, key, lease.lease_key, lease.duration) for namespace, key in lease._scopes()]
+
     # -- downgrade
 
     async def downgrade(self, lease: BaseLease, units: int) -> None:
         """Repeats what was not answered. Renewals go on meanwhile: the lease key stays."""
         arguments.number_of_units(units)
+        lease._is_single("be downgraded")
         if lease._asked.is_tied:
             raise InvalidArgument("a leader's lease stays exclusive", "INVALID_ARGUMENT")
         self.begin()
@@ -219,7 +240,7 @@ class Core:
         if lease._is_forked():
             return False
         try:
-            item = self._item(lease, result, failure)
+            items = self._items(lease, result, failure)
         except (TypeError, ValueError) as error:
             if not isinstance(error, InvalidArgument):
                 await self.release(lease, failure=f"the result is no JSON: {error}")
@@ -227,76 +248,82 @@ class Core:
         lease._look()
         with self.lock:
             if not lease._is_held:
-                if lease.lost == "unreachable":
-                    self._abandon(item, self.timeout)  # the server may still keep it for us
+                if lease.lost == "unreachable" or (lease.lost and lease._asked.scopes):
+                    self._abandon(items, self.timeout)  # the server may still keep it for us, or the others of several
                 if not lease._is_ending:
                     self._untie(lease)  # now, and not at the loss: until its stream ends, the next leader waits for this one's work
                 return False
             lease._is_held, lease._is_ending = False, True
             self.leases.pop(lease.lease_key, None)
         try:
-            return await self._release(lease, item)
+            return await self._release(lease, items)
         except BaseException:
-            self._abandon(item, max(lease._deadline - clock(), 0))
+            self._abandon(items, max(lease._deadline - clock(), 0))
             raise
         finally:
             lease._is_ending = False
             self._untie(lease)
 
-    def _item(self, lease: BaseLease, result: Any, failure: str | None) -> Release:
+    def _items(self, lease: BaseLease, result: Any, failure: str | None) -> list[Release]:
         if failure is not None and not isinstance(failure, str):
             raise arguments.refused("failure", failure, "a string")
-        return Release(self._ref(lease), None if result is None else json.dumps(result), failure and arguments.shown(failure))
+        value, words = None if result is None else json.dumps(result), failure and arguments.shown(failure)
+        return [Release(each, value, words) for each in self._refs(lease)]
 
     def try_release(self, lease: BaseLease, result: Any, failure: str | None) -> bool:
         """The loop releases it, all of its kind in one request, until its deadline."""
         if lease._is_forked():
             return False
-        item = self._item(lease, result, failure)
+        items = self._items(lease, result, failure)
         lease._look()
         with self.lock:
             if not lease._is_held:
                 return False
             if len(self.orphans) >= MOST_RELEASES:
-                raise Unavailable(f"{MOST_RELEASES} releases wait already: the lease {scope_name(lease.namespace, lease.key)} ends by its deadline", "OVERLOADED")
+                raise Unavailable(f"{MOST_RELEASES} releases wait already: the lease {lease._name()} ends by its deadline", "OVERLOADED")
             lease._is_held = False
             self.leases.pop(lease.lease_key, None)
-            self.orphans[lease.lease_key] = Orphan(item, lease._deadline, 0.0, lease)
+            self.orphans.update((item.ref, Orphan(item, lease._deadline, 0.0, lease)) for item in items)
         self.wake.set()
         return True
 
-    async def follow_release(self, namespace: str, key: str, until: float) -> None:
+    async def follow_release(self, lease: BaseLease, until: float) -> None:
         """Of a try_release of this client's own that is under way: else the acquire behind it finds the key held."""
+        scopes = set(lease._scopes())
+
         def is_under_way() -> bool:
             with self.lock:
-                return any(each.lease is not None and (each.item.ref.namespace, each.item.ref.key) == (namespace, key) for each in self.orphans.values())
+                return any(each.lease is not None and (ref.namespace, ref.key) in scopes for ref, each in self.orphans.items())
 
         while is_under_way() and clock() < until and not self.is_closed:
             await self.runtime.sleep(FOLLOW_PAUSE_S)
 
-    async def _release(self, lease: BaseLease, item: Release) -> bool:
-        is_repeated, end = False, min(lease._deadline, clock() + self.timeout)
+    async def _release(self, lease: BaseLease, items: list[Release]) -> bool:
+        is_repeated, lost, end = False, "", min(lease._deadline, clock() + self.timeout)
         while clock() < end and not self.is_closed:
             try:
-                answer = (await self.transport.release([item], self._try_until(lease, end)))[0]
-                if answer.outcome == "denied":
-                    raise Denied(f"the release of {scope_name(lease.namespace, lease.key)} was refused: {answer.reason}", answer.reason)
-                if answer.outcome != "retry":
-                    reason = answer.reason if answer.outcome == "ok" or answer.reason != "unknown" else await self._end_reason(item.ref, end)
-                    # A repeated release whose first answer was lost finds the lease ended: by the first.
-                    if answer.outcome == "ok" or (is_repeated and reason in ("released", "failed")):
-                        return True
-                    lease.lost = reason
-                    lease._tell_loss(reason)
+                answers = await self.transport.release(items, self._try_until(lease, end))
+                for item, answer in zip(items, answers):
+                    if answer.outcome == "denied":
+                        raise Denied(f"the release of {scope_name(item.ref.namespace, item.ref.key)} was refused: {answer.reason}", answer.reason)
+                    if answer.outcome == "lost":
+                        reason = answer.reason if answer.reason != "unknown" else await self._end_reason(item.ref, end)
+                        # A repeated release whose first answer was lost finds the lease ended: by the first.
+                        lost = lost or ("" if is_repeated and reason in ("released", "failed") else reason)
+                items = [item for item, answer in zip(items, answers) if answer.outcome == "retry"]
+                if not items and not lost:
+                    return True
+                if not items:
+                    lease.lost = lost
+                    lease._tell_loss(lost)
                     return False
             except Unavailable:
                 is_repeated = True
             await self.runtime.sleep(0.05)
-        self._abandon(item, max(lease._deadline - clock(), 0))
-        name = scope_name(lease.namespace, lease.key)
+        self._abandon(items, max(lease._deadline - clock(), 0))
         if self.is_closed:
-            raise Unavailable(f"the client is closed: the lease {name} ends by its deadline", "CLOSED")
-        raise Unavailable(f"no server answered the release of {name} in time; the lease ends by its deadline")
+            raise Unavailable(f"the client is closed: the lease {lease._name()} ends by its deadline", "CLOSED")
+        raise Unavailable(f"no server answered the release of {lease._name()} in time; the lease ends by its deadline")
 
     async def _end_reason(self, ref: Ref, until: float) -> str:
         with contextlib.suppress(LeaseholdError):
@@ -326,7 +353,7 @@ class Core:
 
     def unsure(self, lease: BaseLease) -> None:
         """Whether it was released nobody can say in time: so it is lost, and given back if it was not."""
-        self._abandon(Release(self._ref(lease), failure="the outcome of the transaction that released it is unknown"), max(lease._deadline - clock(), self.timeout))
+        self._abandon([Release(self._ref(lease), failure="the outcome of the transaction that released it is unknown")], max(lease._deadline - clock(), self.timeout))
         lease._is_ending, lease.lost = False, "unreachable"
         lease._tell_loss("unreachable")
 
@@ -356,13 +383,13 @@ class Core:
                 return
             lease._is_held = lease._is_asked = lease._is_ending = lease._is_entered = False
             self.leases.pop(lease.lease_key, None)
-        self._abandon(Release(self._ref(lease), failure=failure), max(lease._deadline - clock(), self.timeout))
+        self._abandon([Release(each, failure=failure) for each in self._refs(lease)], max(lease._deadline - clock(), self.timeout))
         self._untie(lease)
 
-    def _abandon(self, item: Release, seconds: float) -> None:
+    def _abandon(self, items: Sequence[Release], seconds: float) -> None:
         if not self.is_closed:
             with self.lock:
-                self.orphans[item.ref.lease_key] = Orphan(item, clock() + seconds, 0.0)
+                self.orphans.update((item.ref, Orphan(item, clock() + seconds, 0.0)) for item in items)
             self.wake.set()
 
     # -- the loop
@@ -397,21 +424,28 @@ class Core:
             held = list(self.leases.values())
         if not any(each._next_beat <= now for each in held):
             return
-        due = [each for each in held if each._next_beat <= now + each._margin]
-        for begin in range(0, len(due), BATCH):
-            await self._renew_batch(due[begin:begin + BATCH], held)
+        batch: list[BaseLease] = []
+        for lease in (each for each in held if each._next_beat <= now + each._margin):
+            if sum(len(each._scopes()) for each in batch) + len(lease._scopes()) > BATCH:
+                await self._renew_batch(batch, held)
+                batch = []
+            batch.append(lease)
+        await self._renew_batch(batch, held)
 
     async def _renew_batch(self, batch: list[BaseLease], held: Iterable[BaseLease]) -> None:
         sent = clock()
         shortest = min(each.duration for each in batch)
         # A server that hangs must not keep us from telling a loss in time, of any lease.
         until = min(sent + shortest / PATIENCE, *(each._deadline - each._margin for each in held))
+        refs = [ref for lease in batch for ref in self._refs(lease)]
         try:
-            answers = await self.transport.heartbeat([self._ref(each) for each in batch], max(until, sent + 0.01))
+            answers = await self.transport.heartbeat(refs, max(until, sent + 0.01))
         except Exception as error:  # whatever it was: the deadline decides
-            log.info("renewing %d leases: %s", len(batch), error)
-            answers = [Answer("retry")] * len(batch)
-        for lease, answer in zip(batch, answers):
+            log.info("renewing %d leases: %s", len(refs), error)
+            answers = [Answer("retry")] * len(refs)
+        of_each = iter(answers)
+        for lease in batch:
+            answer = combined([next(of_each) for _ in lease._scopes()])
             if answer.outcome == "ok":
                 lease._renewed(sent, answer.remaining, answer.is_final)
                 self._tie_again(lease)
@@ -442,7 +476,7 @@ class Core:
                 is_done = answer.outcome in ("ok", "denied") or answer.reason != "unknown" or (orphan.lease is not None and answer.outcome == "lost")
                 orphan.next_try = clock() + ORPHAN_PAUSE_S
                 if is_done or clock() >= orphan.until:
-                    self.orphans.pop(orphan.item.ref.lease_key, None)
+                    self.orphans.pop(orphan.item.ref, None)
                     settled.append((orphan, answer))
         for orphan, answer in settled:
             self._settled(orphan, answer)

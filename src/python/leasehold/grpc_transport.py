@@ -18,7 +18,7 @@ import grpc
 import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 
-from .core import Answer, Grant, Ref, Release
+from .core import Answer, Grant, Ref, Release, together
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable
 from .lease import BaseLease, RENEWALS
 from .runtime import clock
@@ -127,7 +127,7 @@ def translate(error: Any) -> LeaseholdError:
         return LeaseLost(words, "unknown")
     if reason == "INVALID_ARGUMENT":
         return InvalidArgument(words, reason)
-    if code in REPEATED or reason == "OVERLOADED":
+    if code in REPEATED or reason in ("OVERLOADED", "BLOCKING_TIMEOUT"):
         return Unavailable(f"{words} ({code.name})", reason or code.name)
     if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.FAILED_PRECONDITION,
                 grpc.StatusCode.RESOURCE_EXHAUSTED):
@@ -213,6 +213,17 @@ class BlockingCalls:
     async def unary(self, method: Any, request: Any, **options: Any) -> Any:
         return apart(lambda: method(request, **options))
 
+    async def long(self, method: Any, request: Any, **options: Any) -> Any:
+        """A call that waits: a caller who is torn away leaves the queue."""
+        call = apart(lambda: method.future(request, **options))
+        try:
+            return apart(call.result)
+        except grpc.FutureCancelledError:
+            raise Unavailable("the channel is closed", "CLOSED") from None
+        except BaseException:
+            self.cancel(call)
+            raise
+
     def start(self, method: Any, request: Any, **options: Any) -> Any:
         return apart(lambda: method(request, **options))
 
@@ -268,6 +279,8 @@ class AsyncCalls:
             if is_cancelled():
                 raise
             raise Unavailable("the channel is closed", "CLOSED") from None
+
+    long = unary
 
     def start(self, method: Any, request: Any, **options: Any) -> Any:
         return method(request, **options)
@@ -357,12 +370,13 @@ class GrpcTransport:
             raise Unavailable(f"{self.token_file} is empty", "CREDENTIALS")
         return [("authorization", "Bearer " + token)]
 
-    async def unary(self, name: str, request: Any, answer: Any, timeout: float) -> Any:
+    async def unary(self, name: str, request: Any, answer: Any, timeout: float, is_long: bool = False) -> Any:
         at = self.current
         method = self.channel(at).unary_unary(f"/leasehold.v1.LeaseService/{name}", request_serializer=type(request).SerializeToString,
                                               response_deserializer=answer.FromString)
+        call, limit = self.calls.long if is_long else self.calls.unary, None if math.isinf(timeout) else max(timeout, 0.001)
         try:
-            return await self.calls.unary(method, request, timeout=max(timeout, 0.001), metadata=self.metadata())
+            return await call(method, request, timeout=limit, metadata=self.metadata())
         except grpc.RpcError as error:
             if error.code() in REPEATED:
                 self.leave(at)
@@ -383,23 +397,41 @@ class GrpcTransport:
 
     def request(self, lease: BaseLease, wait: float) -> Any:
         asked = lease._asked
-        request = pb.AcquireRequest(scope=scope(asked), duration=duration(asked.duration), owner=asked.owner, lease_key=lease.lease_key,
-                                    labels=asked.labels)
+        request = pb.AcquireRequest(scope=scope(asked))
         if asked.units:
             request.mode, request.units = pb.MODE_SHARED, asked.units
         if asked.while_alive and wait:
             request.wait_while_alive = True
-            request.wait.CopyFrom(duration(asked.wait))
-        elif math.isinf(wait):
+        if asked.at_least is not None:
+            request.at_least.CopyFrom(duration(asked.at_least))
+        return self.fill(request, lease, asked.wait if asked.while_alive and wait else wait)
+
+    @staticmethod
+    def fill(request: Any, lease: BaseLease, wait: float) -> Any:
+        """What an acquire of one key and of several have in common."""
+        asked = lease._asked
+        request.duration.CopyFrom(duration(asked.duration))
+        request.owner, request.lease_key = asked.owner, lease.lease_key
+        request.labels.update(asked.labels)
+        if math.isinf(wait):
             request.wait_forever = True
         else:
             request.wait.CopyFrom(duration(wait))
-        if asked.at_least is not None:
-            request.at_least.CopyFrom(duration(asked.at_least))
         return request
+
+    async def acquire_all(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:
+        sent = clock()
+        wait = max(wait_until - sent, 0.0)
+        request = pb.AcquireAllRequest(items=[
+            pb.AcquireItem(scope=scope(each), mode=pb.MODE_SHARED if each.shared else pb.MODE_EXCLUSIVE, units=each.units if each.shared else 0)
+            for each in lease._asked.scopes])
+        response = await self.unary("AcquireAll", self.fill(request, lease, wait), pb.AcquireAllResponse, wait + timeout, is_long=True)
+        return together([granted(response, each, sent) for each in response.leases])
 
     async def acquire(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:
         """By a stream: a long wait is one call, and a broken connection is noticed."""
+        if lease._asked.scopes:
+            return await self.acquire_all(lease, wait_until, timeout)
         at, sent = self.current, clock()
         wait = max(wait_until - sent, 0.0)
         tie = Tie(self, lease, wait) if lease._asked.is_tied else None

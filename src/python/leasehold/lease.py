@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from . import arguments
-from .errors import LeaseholdError, LeaseLost, scope_name
+from .errors import InvalidArgument, LeaseholdError, LeaseLost, scope_name
 from .runtime import clock
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ log = logging.getLogger("leasehold")
 
 RENEWALS = 3  # in each duration
 MARGIN = 6  # a loss is told a sixth of the duration before the deadline: one more renewal fits between two lost ones and it
-GUARD = "select leasehold.guard(%s, %s, %s)"
+GUARD = "leasehold.guard(%s, %s, %s)"
 
 
 class Unique:
@@ -34,6 +34,7 @@ class BaseLease(Unique):
         self.namespace, self.key, self.duration, self.owner, self.labels = asked.namespace, asked.key, asked.duration, asked.owner, asked.labels
         self.lease_key = ""  # the credential to renew and release
         self.token = 0  # the fencing token: pass it to whatever must refuse a holder that is late
+        self.tokens: dict[tuple[str, str], int] = {}  # by namespace and key, of a lease of several; token is the first one's
         self.units = 0  # of the key's capacity, of a shared lease; 0: an exclusive one
         self.slots: tuple[int, ...] = ()  # of a shared lease where there is a capacity: numbers from 1 on that no other holder has
         self.lost: str | None = None  # why, once it is
@@ -50,7 +51,18 @@ class BaseLease(Unique):
 
     def __repr__(self) -> str:
         state = "held" if self._is_held else f"lost: {self.lost}" if self.lost else "not held"
-        return f"<lease {scope_name(self.namespace, self.key)} token {self.token}, {state}>"
+        return f"<lease {self._name()} token {self.token}, {state}>"
+
+    def _scopes(self) -> list[tuple[str, str]]:
+        return [each[:2] for each in self._asked.scopes] or [(self.namespace, self.key)]
+
+    def _name(self) -> str:
+        others = len(self._asked.scopes) - 1
+        return scope_name(self.namespace, self.key) + (f" and {others} more" if others > 0 else "")
+
+    def _is_single(self, what: str) -> None:
+        if self._asked.scopes:
+            raise InvalidArgument(f"a lease of several keys cannot {what}", "INVALID_ARGUMENT")
 
     @property
     def mode(self) -> Literal["exclusive", "shared"]:
@@ -80,7 +92,7 @@ class BaseLease(Unique):
         return self._core.try_release(self, self.result if result is None and failure is None else result, failure)
 
     def _loss(self) -> LeaseLost:
-        name = scope_name(self.namespace, self.key)
+        name = self._name()
         if self.lost is not None:
             why = f": the policy of {self.namespace} ends a lease after max_hold" if self.lost == "max_hold" else ""
             return LeaseLost(f"the lease {name} with token {self.token} was lost: {self.lost}{why}", self.lost)
@@ -119,6 +131,7 @@ class BaseLease(Unique):
 
     def _granted(self, grant: Grant) -> None:
         self.token, self.units, self.slots, self._deadline = grant.token, grant.units, grant.slots, grant.deadline
+        self.tokens = dict(zip(self._scopes(), grant.tokens)) if self._asked.scopes else {}
         self._next_beat = clock() + self.duration / RENEWALS
         self._is_final = grant.is_final
         if grant.is_final:  # it may be for much less than its duration
@@ -148,9 +161,13 @@ class BaseLease(Unique):
             except (Exception, SystemExit):  # the renewals of other leases go on
                 log.exception("on_lost of %r", self)
 
-    def _guard_arguments(self) -> tuple[str, tuple[str, str, int]]:
+    def _guard_arguments(self) -> tuple[str, tuple[str | int, ...]]:
         self.check()
-        return GUARD, (self.namespace, self.key, self.token)
+        guarded = self.tokens or {(self.namespace, self.key): self.token}
+        values: list[str | int] = []
+        for (namespace, key), token in guarded.items():
+            values += [namespace, key, token]
+        return "select " + ", ".join([GUARD] * len(guarded)), tuple(values)
 
     def _guard_failed(self, error: Exception) -> NoReturn:
         """LeaseLost for the SQLSTATE LH001, by whatever name the driver keeps it; else the driver's own error."""

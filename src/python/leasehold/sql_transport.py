@@ -12,7 +12,8 @@ import logging
 import math
 from typing import Sequence
 
-from .core import Answer, Grant, Ref, Release
+from . import arguments
+from .core import Answer, Grant, Ref, Release, together
 from .errors import Held, LeaseholdError, Unavailable, scope_name
 from .lease import BaseLease
 from .runtime import Runtime, clock, interval
@@ -24,6 +25,7 @@ POLL_S, POOLED_POLL_S = 2.0, 0.5
 LOCK_TIMEOUT = "200ms"  # a row that somebody keeps locked must not hold up the renewals of others
 GRANT = "select a.token, extract(epoch from a.deadline - clock_timestamp()), a.units, to_json(a.slots)::text, (a.deadline < a.heartbeat_at + a.duration)::text"
 ACQUIRE = GRANT + " from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $6::jsonb, $7, $8::integer, $9::interval) a"
+ACQUIRE_ALL = GRANT + " from leasehold.acquire_all($1::text[], $2::text[], $3::interval, $4, $5::uuid, $6::jsonb, $7::text[], $8::integer[]) a"
 DOWNGRADE = GRANT + """
   from (select set_config('lock_timeout', $5, true) as limits, $1::text as namespace offset 0) s
  cross join lateral leasehold.downgrade(s.namespace, $2, $3::uuid, $4::integer) a"""
@@ -74,11 +76,11 @@ def granted(row: Sequence[str | None], sent: float) -> Grant:
     return Grant(int(token or 0), sent + float(left or 0), int(units or 0), tuple(json.loads(slots or "[]")), is_final=is_final == "true")
 
 
-def held(lease: BaseLease, row: Sequence[str | None]) -> Held:
+def held(lease: BaseLease, row: Sequence[str | None], name: str = "") -> Held:
     """Of HELD's row."""
     state, holder, waiters, advice, holders, free, is_alive, silent_for, held_for = row
     wait = lease._asked.wait
-    words = f"lease {scope_name(lease.namespace, lease.key)} is {'held by ' + (holder or 'somebody') if state == 'held' else state}: {advice}"
+    words = f"lease {name or scope_name(lease.namespace, lease.key)} is {'held by ' + (holder or 'somebody') if state == 'held' else state}: {advice}"
     has_waited = lease._asked.while_alive or 0 < wait < math.inf
     found = Held(words, holder, int(waiters or 0), "WAIT_TIMEOUT" if has_waited else "LEASE_HELD", int(holders or 0), None if free is None else int(free))
     if is_alive is not None:
@@ -124,8 +126,12 @@ class SqlTransport:
     # -- acquire
 
     async def acquire(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:
+        if lease._asked.scopes and lease._asked.wait:
+            raise arguments.refused("wait", lease._asked.wait, "0 for several keys in SQL, which do not wait")
         session = await self.session(clock() + timeout)
         try:
+            if lease._asked.scopes:
+                return await self._try_all(session, lease, timeout)
             grant = await self._try(session, lease, timeout)
             if grant is None and wait_until > clock():
                 grant = await self._wait(session, lease, wait_until, timeout)
@@ -139,6 +145,20 @@ class SqlTransport:
         sent = clock()
         rows = await session.query(ACQUIRE, wanted(lease), sent + timeout)
         return granted(rows[0], sent) if rows else None
+
+    async def _try_all(self, session: Session, lease: BaseLease, timeout: float) -> Grant:
+        asked, sent = lease._asked, clock()
+        rows = await session.query(ACQUIRE_ALL, (
+            array([each.namespace for each in asked.scopes]), array([each.key for each in asked.scopes]), interval(asked.duration), asked.owner,
+            lease.lease_key, json.dumps(asked.labels), array(["shared" if each.shared else "exclusive" for each in asked.scopes]),
+            array([str(each.units) for each in asked.scopes])), sent + timeout)
+        if rows:
+            return together([granted(row, sent) for row in rows])
+        for each in asked.scopes:  # which is in the way
+            found = (await session.query(HELD, each[:2], clock() + timeout))[0]
+            if found[0] != "free" or found[2] != "0" or each == asked.scopes[-1]:
+                break
+        raise held(lease, found, scope_name(*each[:2]))
 
     async def _wait(self, session: Session, lease: BaseLease, wait_until: float, timeout: float) -> Grant | None:
         where = (lease.namespace, lease.key, lease.lease_key)

@@ -84,6 +84,7 @@ class Step:
     def __init__(self, lease: BaseLease, link: Blocking) -> None:
         if lease._asked.is_tied:
             raise InvalidArgument("a leader's lease neither begins nor ends in a transaction", "INVALID_ARGUMENT")
+        lease._is_single("begin or end in a transaction")
         self.lease, self.core, self.link = lease, lease._core, link
         self.name = scope_name(lease.namespace, lease.key)
         self.is_sent = False  # nothing but COMMIT follows
@@ -217,7 +218,7 @@ class Acquiring(Step):
         lease._claim(is_entering=False)
         self.has_claimed = True
         lease.lease_key, lease.lost = str(uuid.uuid4()), None
-        await self.core.follow_release(lease.namespace, lease.key, clock() + self.core.timeout)
+        await self.core.follow_release(lease, clock() + self.core.timeout)
         sent = clock()
         row = await self.link.row(ACQUIRE, *wanted(lease))
         if row is None:

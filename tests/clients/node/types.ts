@@ -19,6 +19,9 @@ export async function main(): Promise<number> {
   const deploy: Declared = client.declare('deploy', { durationMs: 9_000 });
   const released: number = await deploy.withLease('web', { waitMs: 5 }, () => 3);
   void released;
+  const both: Lease = await client.acquireAll([{ namespace: 'a', key: 'b' }, { namespace: 'a', key: 'c', shared: true, units: 2 }], { waitMs: 5 });
+  const tokens: readonly bigint[] = await client.withAll([{ namespace: 'a', key: 'b' }], ({ tokens }) => tokens);
+  void [both.tryRelease({ result: 3 }) satisfies boolean, tokens];
   const over = new Client({ database: { host: '/run/postgresql' }, warn: console.error });
   try {
     await over.lead('api', 'scheduler', { onLeader: (owner: string) => console.log(owner) }, async (leadership) => leadership.check());

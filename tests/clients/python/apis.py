@@ -181,6 +181,9 @@ class AsyncioClient:
     def lease(self, *arguments, **options):
         return AsyncioLease(self, self.call(lambda: self.client.lease(*arguments, **options)))
 
+    def lease_all(self, *arguments, **options):
+        return AsyncioLease(self, self.call(lambda: self.client.lease_all(*arguments, **options)))
+
     def another(self, **options):
         return self.call(lambda: leasehold.AsyncClient(**options))
 
