@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -596,7 +597,7 @@ func TestCases(t *testing.T) {
 	for _, on := range strings.Fields(os.Getenv("LEASEHOLD_ON")) {
 		on := on
 		t.Run(on, func(t *testing.T) {
-			for _, c := range append(append(append(cases, secureCases...), sharedCases...), lossCases...) {
+			for _, c := range slices.Concat(cases, secureCases, sharedCases, lossCases, declaredCases, releaseCases, togetherCases) {
 				c := c
 				if strings.Contains(c.on, on) {
 					t.Run(c.name, func(t *testing.T) {

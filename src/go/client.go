@@ -30,6 +30,12 @@ type grant struct {
 	stream   *holding // that renews it; nil: the client does
 }
 
+// ending is one release.
+type ending struct {
+	ref
+	outcome
+}
+
 // beat is the answer to one renewal. Neither ok nor lost: not done, and nothing is known to be lost.
 type beat struct {
 	ok, lost  bool
@@ -39,15 +45,20 @@ type beat struct {
 	message   string
 }
 
+// unheard is the failure of what was granted after its caller had gone.
+const unheard = "the caller gave up before it heard of the grant"
+
 // transport is a way to the coordinator. Each call is one try; *UnavailableError says that another may succeed.
 type transport interface {
 	// acquire waits for at most `wait`, and tells r.queued() who is ahead. When it fails, it may have been granted all the same.
 	acquire(ctx context.Context, r request, wait time.Duration) (grant, error)
+	// acquireAll is acquire for the scopes of r; it tells nobody who is ahead.
+	acquireAll(ctx context.Context, r request, wait time.Duration) ([]grant, error)
 	heartbeat(ctx context.Context, refs []ref) ([]beat, error)
 	// downgrade may be repeated: the answer is the same.
 	downgrade(ctx context.Context, it ref, units int) (grant, error)
-	// release is nil, *LostError, *DeniedError or *UnavailableError.
-	release(ctx context.Context, it ref, with outcome) error
+	// release has an answer for each: nil, *LostError, *DeniedError or *UnavailableError.
+	release(ctx context.Context, items []ending) []error
 	// giveUp ends what an acquire that failed may have left: a place in the queue, or a grant.
 	giveUp(ctx context.Context, it ref) error
 	holder(ctx context.Context, namespace, key string) (*Holder, error)
@@ -67,6 +78,7 @@ type Client struct {
 	renews   bool          // the renewer runs
 	asks     bool          // a renewal is in flight
 	closed   bool
+	releases releases
 }
 
 func newClient(t transport, s settings) *Client {
@@ -75,7 +87,7 @@ func newClient(t transport, s settings) *Client {
 	return c
 }
 
-// Close ends all goroutines and connections. Leases that are still held are not renewed any more: their contexts end with the reason
+// Close sends what [Lease.TryRelease] left, for at most [FlushTimeout], and ends all goroutines and connections. Leases that are still held are not renewed any more: their contexts end with the reason
 // [Closed], and they stay with their holder until their deadlines. A second call does nothing.
 func (c *Client) Close() error {
 	c.mu.Lock()
@@ -85,6 +97,7 @@ func (c *Client) Close() error {
 		l.lose(Closed, "")
 	}
 	c.mu.Unlock()
+	c.flush()
 	c.cancel()
 	c.work.Wait()
 	if !again {
@@ -128,6 +141,18 @@ func (c *Client) acquire(ctx, parent context.Context, r request) (*Lease, error)
 	if err := r.check(); err != nil {
 		return nil, err
 	}
+	var g grant
+	if err := c.repeat(ctx, &r, func(call context.Context, wait time.Duration) (err error) {
+		g, err = c.t.acquire(call, r, wait)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	return c.newLease(parent, r, g)
+}
+
+// repeat tries until a try is granted, or ends otherwise; r gets its lease key here.
+func (c *Client) repeat(ctx context.Context, r *request, try func(call context.Context, wait time.Duration) error) error {
 	r.leaseKey = newUUID()
 	waitUntil, repeated := Forever, false
 	if now := clock(); !r.whileAlive && r.wait < Forever-now {
@@ -142,24 +167,25 @@ func (c *Client) acquire(ctx, parent context.Context, r request) (*Lease, error)
 		case <-call.Done():
 		}
 	}) {
-		return nil, ErrClosed
+		return ErrClosed
 	}
+	c.awaitReleases(call, r.refs())
 	for {
 		wait := Forever
 		if waitUntil != Forever {
 			wait = max(waitUntil-clock(), 0)
 		}
-		g, err := c.t.acquire(call, r, wait)
+		err := try(call, wait)
 		if err == nil {
-			return c.newLease(parent, r, g)
+			return nil
 		}
 		var unavailable *UnavailableError
 		switch {
 		case c.ctx.Err() != nil:
-			return nil, ErrClosed
+			return ErrClosed
 		case ctx.Err() != nil:
-			c.giveUp(r)
-			return nil, ctx.Err()
+			c.giveUp(r.refs())
+			return ctx.Err()
 		case errors.As(err, &unavailable):
 			// The same lease key makes the repetition the same acquisition, with its old place in the queue.
 			if waitUntil == Forever || clock() < waitUntil+c.settings.patience {
@@ -167,23 +193,25 @@ func (c *Client) acquire(ctx, parent context.Context, r request) (*Lease, error)
 				pause(call, 100*time.Millisecond)
 				continue
 			}
-			c.giveUp(r)
+			c.giveUp(r.refs())
 		case repeated && isEnded(err):
 			// The daemon granted it, saw the connection break, and took the lease back.
 			repeated, r.leaseKey = false, newUUID()
 			continue
 		}
-		return nil, err
+		return err
 	}
 }
 
 // giveUp sees to it that what was granted unheard is released.
-func (c *Client) giveUp(r request) {
-	it := r.ref()
+func (c *Client) giveUp(refs []ref) {
 	c.start(func() {
-		for until := clock() + r.duration; clock() < until && c.ctx.Err() == nil; pause(c.ctx, 200*time.Millisecond) {
+		for until := clock() + refs[0].duration; clock() < until && c.ctx.Err() == nil; pause(c.ctx, 200*time.Millisecond) {
 			ctx, cancel := context.WithTimeout(c.ctx, c.settings.patience)
-			err := c.t.giveUp(ctx, it)
+			var err error
+			for _, it := range refs {
+				err = first(err, c.t.giveUp(ctx, it))
+			}
 			cancel()
 			var unavailable *UnavailableError
 			if !errors.As(err, &unavailable) {
@@ -201,24 +229,22 @@ func (c *Client) Do(ctx context.Context, namespace, key string, work func(contex
 	if err != nil {
 		return err
 	}
-	err = errors.New("the work ended without returning: it panicked, or called runtime.Goexit")
-	defer func() {
-		err = l.end(err)
-	}()
+	err = errPanicked
+	defer func() { err = c.end([]*Lease{l}, err) }()
 	err = work(l.Context(), l)
 	return
 }
 
-// end releases a lease whose work has ended with `result`. A loss is told also when nobody heard of it before.
-func (l *Lease) end(result error) error {
+// end releases leases whose work has ended with `result`. A loss is told also when nobody heard of it before.
+func (c *Client) end(leases []*Lease, result error) error {
 	options := []ReleaseOption(nil)
 	if result != nil {
 		options = append(options, Failure(result))
 	}
-	ctx, cancel := context.WithTimeout(l.c.ctx, 2*l.c.settings.patience)
+	ctx, cancel := context.WithTimeout(c.ctx, 2*c.settings.patience)
 	defer cancel()
-	err := l.Release(ctx, options...)
-	lost := l.Lost()
+	err := c.release(ctx, leases, outcomeOf(options))
+	lost := lostOf(leases)
 	switch {
 	case lost == nil && result == nil:
 		return err
@@ -271,15 +297,6 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 }
-
-func max(a, b time.Duration) time.Duration {
-	if a > b {
-		return a
-	}
-	return b
-}
-
-func min(a, b time.Duration) time.Duration { return -max(-a, -b) }
 
 func isEnded(err error) bool {
 	var denied *DeniedError

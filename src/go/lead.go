@@ -29,8 +29,11 @@ type Elector struct {
 // Lead stands for election until it is elected, runs e.Lead, and stands again when leadership was lost meanwhile. It returns what e.Lead
 // returned when that gave leadership up, the context's error when it ended, or *[DeniedError] or *[ArgumentError].
 func (c *Client) Lead(ctx context.Context, namespace, key string, e Elector) error {
-	r := newRequest(namespace, key, nil)
-	r.wait, r.isHold, r.duration = Forever, true, 15*time.Second
+	return c.lead(ctx, newRequest(namespace, key, []Option{Duration(15 * time.Second)}), e)
+}
+
+func (c *Client) lead(ctx context.Context, r request, e Elector) error {
+	r.wait, r.whileAlive, r.isHold = Forever, false, true
 	if e.Duration != 0 {
 		r.duration = e.Duration
 	}
@@ -50,9 +53,9 @@ func (c *Client) Lead(ctx context.Context, namespace, key string, e Elector) err
 		if err != nil {
 			return err
 		}
-		err = errors.New("the leader ended without returning: it panicked, or called runtime.Goexit")
+		err = errPanicked
 		func() {
-			defer func() { err = l.end(err) }()
+			defer func() { err = c.end([]*Lease{l}, err) }()
 			see(r.owner)
 			err = e.Lead(l.Context(), l)
 		}()

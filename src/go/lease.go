@@ -58,8 +58,8 @@ func (ctx leaseContext) Value(key any) any {
 
 // Cause is context.Cause of the context of a lease, and looks at the clock itself: *[LostError] if the lease that ctx belongs to was lost.
 func Cause(ctx context.Context) error {
-	if l, ok := ctx.Value(leaseKey{}).(*Lease); ok {
-		if lost := l.Lost(); lost != nil {
+	if held, ok := ctx.Value(leaseKey{}).(interface{ Lost() error }); ok {
+		if lost := held.Lost(); lost != nil {
 			return lost
 		}
 	}
@@ -67,7 +67,7 @@ func Cause(ctx context.Context) error {
 }
 
 func (c *Client) newLease(parent context.Context, r request, g grant) (*Lease, error) {
-	l := c.makeLease(parent, r, g)
+	l := c.makeLease(parent, r.ref(), g)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -86,8 +86,8 @@ func (c *Client) newLease(parent context.Context, r request, g grant) (*Lease, e
 	return l, nil
 }
 
-func (c *Client) makeLease(parent context.Context, r request, g grant) *Lease {
-	l := &Lease{c: c, ref: r.ref(), duration: r.duration, over: make(chan struct{})}
+func (c *Client) makeLease(parent context.Context, it ref, g grant) *Lease {
+	l := &Lease{c: c, ref: it, duration: it.duration, over: make(chan struct{})}
 	l.take(g)
 	inner, cancel := context.WithCancelCause(parent)
 	l.ctx, l.cancel = leaseContext{inner, l}, cancel
@@ -274,21 +274,47 @@ func (l *Lease) Release(ctx context.Context, options ...ReleaseOption) error {
 	if with.problem != nil {
 		return with.problem
 	}
-	if err := l.beginRelease(ctx); err != nil || l.isReleased() {
-		return err
-	}
-	for {
-		repeated := l.sends()
-		try, cancel := context.WithTimeout(ctx, l.c.settings.patience)
-		err := l.c.t.release(try, l.ref, with)
-		cancel()
-		var unavailable *UnavailableError
-		if errors.As(err, &unavailable) && ctx.Err() == nil && l.Remaining() > 0 {
-			pause(ctx, 100*time.Millisecond)
-			continue
+	return l.c.release(ctx, []*Lease{l}, with)
+}
+
+// release ends several at once, alike; the error is the first.
+func (c *Client) release(ctx context.Context, leases []*Lease, with outcome) (result error) {
+	var open []*Lease
+	for _, l := range leases {
+		if err := l.beginRelease(ctx); err != nil {
+			result = first(result, err)
+		} else if !l.isReleased() {
+			open = append(open, l)
 		}
-		return l.endRelease(err, repeated)
 	}
+	for len(open) > 0 {
+		items, repeated := make([]ending, len(open)), make([]bool, len(open))
+		for i, l := range open {
+			items[i], repeated[i] = ending{l.ref, with}, l.sends()
+		}
+		try, cancel := context.WithTimeout(ctx, c.settings.patience)
+		answers := c.t.release(try, items)
+		cancel()
+		var again []*Lease
+		for i, l := range open {
+			if errors.As(answers[i], new(*UnavailableError)) && ctx.Err() == nil && l.Remaining() > 0 {
+				again = append(again, l)
+			} else {
+				result = first(result, l.endRelease(answers[i], repeated[i]))
+			}
+		}
+		if open = again; len(open) > 0 {
+			pause(ctx, 100*time.Millisecond)
+		}
+	}
+	return result
+}
+
+func first(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
 }
 
 func (l *Lease) isReleased() bool {
@@ -315,16 +341,8 @@ func (l *Lease) beginRelease(ctx context.Context) error {
 		return l.lost
 	}
 	l.ends = true
-	asked := l.asked
 	l.c.mu.Unlock()
-	if asked != nil {
-		select {
-		case <-asked:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
+	return l.awaitRenewal(ctx)
 }
 
 func (l *Lease) endRelease(err error, repeated bool) error {
@@ -351,12 +369,17 @@ func (l *Lease) endRelease(err error, repeated bool) error {
 // setReleased ends its context. The caller has c.mu.
 func (l *Lease) setReleased() {
 	if l.lost == nil && !l.released {
-		l.released = true
-		delete(l.c.leases, l)
-		l.cancel(ErrReleased)
+		l.letGo()
 		close(l.over)
-		l.c.look()
 	}
+}
+
+// letGo tells its holder. The caller has c.mu.
+func (l *Lease) letGo() {
+	l.released = true
+	delete(l.c.leases, l)
+	l.cancel(ErrReleased)
+	l.c.look()
 }
 
 // Execer is a *sql.Tx, or a *sql.Conn with a transaction open.

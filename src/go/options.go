@@ -24,6 +24,7 @@ type settings struct {
 	grpc      []grpc.DialOption
 	patience  time.Duration
 	poll      time.Duration
+	flush     time.Duration
 	logf      func(format string, args ...any)
 }
 
@@ -31,7 +32,7 @@ type settings struct {
 type ClientOption func(*settings)
 
 func newSettings(options []ClientOption) settings {
-	s := settings{patience: 5 * time.Second, poll: 5 * time.Second, logf: log.Printf}
+	s := settings{patience: 5 * time.Second, poll: 5 * time.Second, flush: 5 * time.Second, logf: log.Printf}
 	for _, option := range options {
 		option(&s)
 	}
@@ -58,6 +59,9 @@ func Patience(d time.Duration) ClientOption { return func(s *settings) { s.patie
 // it looks every 0.2 s, or at this interval if it is shorter.
 func Poll(d time.Duration) ClientOption { return func(s *settings) { s.poll = d } }
 
+// FlushTimeout is how long [Client.Close] sends what [Lease.TryRelease] left; 5 s by default. What is not sent by then ends by its deadline.
+func FlushTimeout(d time.Duration) ClientOption { return func(s *settings) { s.flush = d } }
+
 // Logf gets the few sentences for the operator; log.Printf by default.
 func Logf(f func(format string, args ...any)) ClientOption { return func(s *settings) { s.logf = f } }
 
@@ -70,6 +74,7 @@ type request struct {
 	mode                            Mode
 	units                           int // of a shared lease
 	labels                          map[string]string
+	scopes                          []Scope          // of AcquireAll, in place of namespace, key, mode and units
 	isHold                          bool             // over a stream, where there are streams
 	queued                          func(*HeldError) // told while it waits; may be nil
 }
@@ -137,19 +142,11 @@ func isText(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, 
 
 // check looks at what can be seen here. The rest is for the server.
 func (r request) check() error {
-	const text, day = "a string of UTF-8 that is not empty, without NUL", 24 * time.Hour
-	for name, value := range r.labels {
-		if !isText(name) || !isText(value) {
-			return wrong("labels", "strings of UTF-8 without NUL", r.labels)
-		}
+	const day = 24 * time.Hour
+	if err := r.checkNames(); err != nil {
+		return err
 	}
 	switch {
-	case r.namespace == "" || !isText(r.namespace):
-		return wrong("namespace", text, r.namespace)
-	case r.key == "" || !isText(r.key):
-		return wrong("key", text, r.key)
-	case !isText(r.owner):
-		return wrong("owner", "a string of UTF-8 without NUL", r.owner)
 	case r.duration <= 0 || r.duration > 365*day:
 		return wrongTime("duration", "more than 0, at most 365 days", r.duration)
 	case r.wait < 0 || r.wait > 100*365*day && r.wait != Forever:
@@ -162,6 +159,21 @@ func (r request) check() error {
 		return checkUnits(r.units)
 	}
 	return nil
+}
+
+func (r request) checkNames() error {
+	for _, each := range []struct {
+		field, value string
+		check        func(string) error
+	}{{"namespace", r.namespace, checkNamespace}, {"key", r.key, checkKey}, {"owner", r.owner, checkOwner}} {
+		if !isText(each.value) {
+			return wrong(each.field, "a string of UTF-8 without NUL", each.value)
+		}
+		if err := each.check(each.value); err != nil {
+			return err
+		}
+	}
+	return checkLabels(r.labels)
 }
 
 func (s settings) check() error {

@@ -201,6 +201,37 @@ func (t *rpc) acquire(ctx context.Context, r request, wait time.Duration) (grant
 	return grant{}, t.failed(s, r.ref(), err)
 }
 
+func (t *rpc) acquireAll(ctx context.Context, r request, wait time.Duration) ([]grant, error) {
+	single := r.message(wait)
+	message := &pb.AcquireAllRequest{Duration: single.Duration, Wait: single.Wait, WaitForever: single.WaitForever, Owner: r.owner,
+		LeaseKey: r.leaseKey, Labels: r.labels}
+	for _, each := range r.scopes {
+		item := &pb.AcquireItem{Scope: scopeOf(each.Namespace, each.Key), Units: int32(each.Units)}
+		if each.Units > 0 {
+			item.Mode = pb.Mode_MODE_SHARED
+		}
+		message.Items = append(message.Items, item)
+	}
+	if wait < Forever-t.patience {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait+t.patience)
+		defer cancel()
+	}
+	s, sent := t.pick(), clock()
+	answer, err := s.lease.AcquireAll(ctx, message)
+	if err == nil && len(answer.GetLeases()) != len(r.scopes) {
+		err = fmt.Errorf("%d leases for %d scopes", len(answer.GetLeases()), len(r.scopes))
+	}
+	if err != nil {
+		return nil, t.failed(s, ref{}, err)
+	}
+	grants := make([]grant, len(r.scopes))
+	for i, lease := range answer.GetLeases() {
+		grants[i] = grantOf(lease, sent+answer.GetWaited().AsDuration())
+	}
+	return grants, nil
+}
+
 func (t *rpc) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
 	s := t.pick()
 	message := &pb.HeartbeatRequest{Leases: make([]*pb.LeaseRef, len(refs))}
@@ -239,16 +270,25 @@ func (with outcome) item(it ref) *pb.ReleaseItem {
 	return item
 }
 
-func (t *rpc) release(ctx context.Context, it ref, with outcome) error {
+func (t *rpc) release(ctx context.Context, items []ending) []error {
 	s := t.pick()
-	answer, err := s.lease.Release(ctx, &pb.ReleaseRequest{Items: []*pb.ReleaseItem{with.item(it)}})
+	message := &pb.ReleaseRequest{Items: make([]*pb.ReleaseItem, len(items))}
+	for i, each := range items {
+		message.Items[i] = each.item(each.ref)
+	}
+	answer, err := s.lease.Release(ctx, message)
 	if err != nil {
-		return t.failed(s, it, err)
+		err = t.failed(s, items[0].ref, err)
+	} else if n := len(answer.GetResults()); n != len(items) {
+		err = &UnavailableError{fmt.Errorf("%d answers to %d releases", n, len(items))}
 	}
-	if len(answer.GetResults()) != 1 {
-		return &UnavailableError{errors.New("no answer to a release")}
+	errs := make([]error, len(items))
+	for i, each := range items {
+		if errs[i] = err; err == nil {
+			errs[i] = released(each.ref, answer.GetResults()[i])
+		}
 	}
-	return released(it, answer.GetResults()[0])
+	return errs
 }
 
 func released(it ref, result *pb.ReleaseResult) error {
@@ -268,7 +308,7 @@ func released(it ref, result *pb.ReleaseResult) error {
 }
 
 func (t *rpc) giveUp(ctx context.Context, it ref) error {
-	return t.release(ctx, it, outcome{failed: true, value: "the caller gave up before it heard of the grant"})
+	return t.release(ctx, []ending{{it, outcome{failed: true, value: unheard}}})[0]
 }
 
 func (t *rpc) holder(ctx context.Context, namespace, key string) (*Holder, error) {
@@ -322,6 +362,9 @@ func fromStatus(it ref, err error) error {
 		case *errdetails.ErrorInfo:
 			reason = d.GetReason()
 			wrong.Field, wrong.Bound = d.GetMetadata()["field"], d.GetMetadata()["limit"]
+			if it == (ref{}) { // of several
+				held.Namespace, held.Key = d.GetMetadata()["namespace"], d.GetMetadata()["key"]
+			}
 		case *pb.Contention:
 			held.take(d)
 		}

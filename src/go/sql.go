@@ -316,6 +316,81 @@ func (r request) unitsInSQL() int {
 	return 1
 }
 
+// acquireAll does not wait: SQL has no place in several queues.
+func (d *direct) acquireAll(ctx context.Context, r request, wait time.Duration) ([]grant, error) {
+	if r.wait != 0 {
+		return nil, wrongTime("wait", "0 for several scopes in SQL", r.wait)
+	}
+	s, err := d.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer d.put(s)
+	grants, err := d.tryAll(s, r)
+	if err == nil && len(grants) == 0 {
+		err = d.heldOf(s, r)
+	}
+	return grants, err
+}
+
+func (d *direct) tryAll(s *session, r request) ([]grant, error) {
+	namespaces, keys, modes, units := r.arrays()
+	_, args, err := r.inSQL()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, d.settings.patience)
+	defer cancel()
+	sent := clock()
+	rows, err := s.Query(ctx, granting+`
+	  from leasehold.acquire_all($1::text[], $2::text[], make_interval(secs => $3::float8), $4::text, $5::text::uuid, $6::text::jsonb,
+	                             $7::text[], $8::integer[]) l`,
+		namespaces, keys, args[2], r.owner, r.leaseKey, args[5], modes, units)
+	if err != nil {
+		return nil, d.failed(s, ref{}, err)
+	}
+	grants, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (grant, error) {
+		var into grantRow
+		err := row.Scan(into.columns()...)
+		return into.grant(sent), err
+	})
+	if err != nil {
+		return nil, d.failed(s, ref{}, err)
+	}
+	return grants, nil
+}
+
+// arrays are what AcquireAll has in place of namespace, key, mode and units.
+func (r request) arrays() (namespaces, keys, modes []string, units []int32) {
+	for _, each := range r.scopes {
+		mode, n := ModeExclusive, int32(1)
+		if each.Units > 0 {
+			mode, n = ModeShared, int32(each.Units)
+		}
+		namespaces, keys = append(namespaces, each.Namespace), append(keys, each.Key)
+		modes, units = append(modes, string(mode)), append(units, n)
+	}
+	return namespaces, keys, modes, units
+}
+
+// heldOf is about the first scope that is in the way.
+func (d *direct) heldOf(s *session, r request) error {
+	namespaces, keys, modes, _ := r.arrays()
+	first := 1
+	_, err := d.row(s, ref{}, []any{&first}, `
+		select i.n
+		  from unnest($1::text[], $2::text[], $3::text[]) with ordinality i (namespace, key, mode, n)
+		 cross join lateral leasehold.explain(i.namespace, i.key) e
+		 where e.waiters > 0 or e.state in ('held', 'resting') or e.state = 'shared' and i.mode = 'exclusive'
+		 order by i.n
+		 limit 1`, namespaces, keys, modes)
+	if err != nil {
+		return err
+	}
+	it := r.scopes[first-1]
+	return d.held(s, request{namespace: it.Namespace, key: it.Key})
+}
+
 // downgrade gives up soon where somebody keeps the row locked.
 func (d *direct) downgrade(ctx context.Context, it ref, units int) (grant, error) {
 	s, err := d.get(ctx)
@@ -486,8 +561,7 @@ func (d *direct) undo(s *session, it ref) error {
 		return err
 	}
 	var was bool
-	_, err := d.row(s, it, []any{&was}, "select leasehold.release_fail($1::text, $2::text, $3::text::uuid, $4::text)",
-		it.namespace, it.key, it.leaseKey, "the caller gave up before it heard of the grant")
+	_, err := d.row(s, it, []any{&was}, outcome{failed: true}.statement(), it.namespace, it.key, it.leaseKey, unheard)
 	return err
 }
 
@@ -592,20 +666,73 @@ func (d *direct) reason(s *session, it ref) Reason {
 	return reason
 }
 
-func (d *direct) release(ctx context.Context, it ref, with outcome) error {
+func (d *direct) release(ctx context.Context, items []ending) []error {
 	s, err := d.get(ctx)
 	if err != nil {
-		return err
+		errs := make([]error, len(items))
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
 	}
 	defer d.put(s)
-	var done bool
-	if _, err := d.row(s, it, []any{&done}, with.statement(), it.namespace, it.key, it.leaseKey, with.value); err != nil {
-		return err
+	if len(items) == 1 { // it waits for somebody who keeps the row locked
+		return d.releaseAll(s, items, 0)
 	}
-	if !done {
-		return &LostError{Namespace: it.namespace, Key: it.key, Reason: d.reason(s, it)}
+	return d.releaseAll(s, items, 200*time.Millisecond)
+}
+
+// releaseAll ends all in one transaction, and one by one if that fails for one of them.
+func (d *direct) releaseAll(s *session, items []ending, patience time.Duration) []error {
+	done, err := d.releaseTogether(s, items, patience)
+	errs := make([]error, len(items))
+	for i, it := range items {
+		switch {
+		case err != nil && len(items) > 1 && s.isUsable():
+			errs[i] = d.releaseAll(s, items[i:i+1], 50*time.Millisecond)[0]
+		case err != nil:
+			errs[i] = err
+		case !done[i]:
+			errs[i] = &LostError{Namespace: it.namespace, Key: it.key, Reason: d.reason(s, it.ref)}
+		}
 	}
-	return nil
+	return errs
+}
+
+// releaseTogether is one transaction; a row that is locked for longer than `patience`, if that is not 0, makes it fail.
+func (d *direct) releaseTogether(s *session, items []ending, patience time.Duration) ([]bool, error) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.settings.patience)
+	defer cancel()
+	var namespaces, keys, leaseKeys, values []string
+	var failed []bool
+	for _, it := range items {
+		namespaces, keys, leaseKeys = append(namespaces, it.namespace), append(keys, it.key), append(leaseKeys, it.leaseKey)
+		values, failed = append(values, it.value), append(failed, it.failed)
+	}
+	batch := &pgx.Batch{}
+	batch.Queue("select set_config('lock_timeout', $1::text, true)", fmt.Sprintf("%dms", patience.Milliseconds()))
+	batch.Queue(`select case when i.failed then leasehold.release_fail(i.namespace, i.key, i.lease_key, i.value)
+	                    else leasehold.release_ok(i.namespace, i.key, i.lease_key, nullif(i.value, '')::jsonb) end
+	               from unnest($1::text[], $2::text[], $3::text[]::uuid[], $4::text[], $5::boolean[]) with ordinality
+	                    i (namespace, key, lease_key, value, failed, n)
+	              order by i.n`, namespaces, keys, leaseKeys, values, failed)
+	results := s.SendBatch(ctx, batch)
+	defer results.Close()
+	if _, err := results.Exec(); err != nil {
+		return nil, d.failed(s, items[0].ref, err)
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, d.failed(s, items[0].ref, err)
+	}
+	done, err := pgx.CollectRows(rows, pgx.RowTo[bool])
+	if err == nil {
+		err = results.Close() // it counts only once its transaction is committed
+	}
+	if err != nil {
+		return nil, d.failed(s, items[0].ref, err)
+	}
+	return done, nil
 }
 
 func (d *direct) holder(ctx context.Context, namespace, key string) (*Holder, error) {

@@ -252,7 +252,7 @@ func (l *Lease) lookUp(commit error, with outcome) error {
 		return commit
 	}
 	l.loseNow(Unreachable, "nobody answered the COMMIT of the transaction that released it")
-	l.c.giveUp(request{namespace: l.ref.namespace, key: l.ref.key, leaseKey: l.ref.leaseKey, duration: l.duration})
+	l.c.giveUp([]ref{l.ref})
 	return &UnknownOutcomeError{l.ref.namespace, l.ref.key, commit}
 }
 
@@ -294,7 +294,7 @@ func (c *Client) acquireIn(ctx context.Context, tx transaction, r request, work 
 	} else if err != nil {
 		return nil, inTransaction(r.ref(), err)
 	}
-	l := c.makeLease(context.Background(), r, into.grant(sent))
+	l := c.makeLease(context.Background(), r.ref(), into.grant(sent))
 	l.open = true
 	committed := false
 	defer func() {
@@ -314,7 +314,7 @@ func (c *Client) acquireIn(ctx context.Context, tx transaction, r request, work 
 		}
 		found := c.settle(l.ref)
 		if !found.ok {
-			c.giveUp(r)
+			c.giveUp(r.refs())
 			return nil, &UnknownOutcomeError{r.namespace, r.key, err}
 		}
 		l.extend(found.deadline, found.final)
