@@ -11,6 +11,7 @@ import java.util.Locale;
 import java.util.Properties;
 import java.util.Set;
 import java.util.function.BooleanSupplier;
+import java.util.function.Function;
 
 /**
  * The SQL functions, each call one try. One connection renews. Each acquire or release has another one for as long as it lasts; at most
@@ -123,6 +124,42 @@ final class Database {
                 renewal.close();
             }
         }
+    }
+
+    /** All, or none: then the exception names the first that is in the way. It does not wait. */
+    List<Grant> acquireAll(List<LeaseScope> scopes, String leaseKey, LeaseRequest request) {
+        Session session = get();
+        try {
+            long sent = Clock.now();
+            List<Grant> grants = session.query(patience, "", "", GRANT + """
+                      from leasehold.acquire_all(?::text[], ?::text[], make_interval(secs => ?), ?::text, ?::uuid, ?::jsonb, ?::text[], ?::integer[]) l""",
+                    rows -> {
+                        List<Grant> all = new ArrayList<>();
+                        while (rows.next()) {
+                            all.add(grant(rows, sent));
+                        }
+                        return all;
+                    }, texts(scopes, LeaseScope::namespace), texts(scopes, LeaseScope::key), Clock.nanos(request.duration) / 1e9, request.owner, leaseKey,
+                    request.labels, texts(scopes, each -> mode(each.units())), texts(scopes, each -> String.valueOf(Math.max(each.units(), 1))));
+            if (grants.isEmpty()) {
+                throw held(session, firstInTheWay(session, scopes));
+            }
+            return grants;
+        } finally {
+            put(session);
+        }
+    }
+
+    private Ref firstInTheWay(Session session, List<LeaseScope> scopes) {
+        int n = session.query(patience, "", "", """
+                select i.n
+                  from unnest(?::text[], ?::text[], ?::text[]) with ordinality i (namespace, key, mode, n)
+                 cross join lateral leasehold.explain(i.namespace, i.key) e
+                 where e.waiters > 0 or e.state in ('held', 'resting') or e.state = 'shared' and i.mode = 'exclusive'
+                 order by i.n
+                 limit 1""", rows -> rows.next() ? rows.getInt(1) : 1,
+                texts(scopes, LeaseScope::namespace), texts(scopes, LeaseScope::key), texts(scopes, each -> mode(each.units())));
+        return new Ref(scopes.get(n - 1).namespace(), scopes.get(n - 1).key(), "");
     }
 
     /** Waits until `until`, or until the caller has given up. */
@@ -352,8 +389,7 @@ final class Database {
                                 rows.getBoolean(1) ? null : LeaseException.Reason.UNKNOWN, null));
                     }
                     return null;
-                }, lockTimeout, refs.stream().map(Ref::namespace).toArray(String[]::new), refs.stream().map(Ref::key).toArray(String[]::new),
-                refs.stream().map(Ref::leaseKey).toArray(String[]::new));
+                }, lockTimeout, texts(refs, Ref::namespace), texts(refs, Ref::key), texts(refs, Ref::leaseKey));
         for (int i = 0; i < beats.size(); i++) {
             if (!beats.get(i).isOk()) {
                 beats.set(i, new Beat(0, 0, reason(renewal, refs.get(i), limit), null));
@@ -391,15 +427,64 @@ final class Database {
         return new Beat(0, 0, LeaseException.Reason.UNKNOWN, null);
     }
 
-    /** Null, or how the lease had ended before. */
-    LeaseException.Reason release(Ref ref, String result, String failure) {
-        Session session = get();
-        try {
-            boolean isDone = session.query(patience, ref.namespace, ref.key, releaseCall(failure),
-                    rows -> rows.next() && rows.getBoolean(1), ref.namespace, ref.key, ref.leaseKey, failure == null ? result : failure);
-            return isDone ? null : reason(session, ref, patience);
-        } finally {
-            put(session);
+    /** One release: as done, with a result or without, or as failed. */
+    record Ending(Ref ref, String result, String failure) {
+    }
+
+    /** The answer to a release: why it was lost before, or what was wrong, or neither. */
+    record Answer(LeaseException.Reason lost, RuntimeException trouble) {
+        /** One whose first answer got lost finds that the lease has been released. */
+        boolean isEndOfRelease() {
+            return lost == LeaseException.Reason.RELEASED || lost == LeaseException.Reason.FAILED;
         }
+    }
+
+    /** All in one transaction. One alone waits for somebody who keeps its row locked. */
+    List<Answer> release(List<Ending> endings) {
+        try {
+            Session session = get();
+            try {
+                return release(session, endings, endings.size() == 1 ? "0" : "200ms");
+            } finally {
+                put(session);
+            }
+        } catch (RuntimeException e) {
+            return endings.stream().map(unused -> new Answer(null, e)).toList();
+        }
+    }
+
+    /** One by one where that fails. */
+    private List<Answer> release(Session session, List<Ending> endings, String lockTimeout) {
+        List<Boolean> done = new ArrayList<>();
+        Ref first = endings.get(0).ref;
+        try {
+            session.query(patience, first.namespace, first.key, """
+                    select case when i.failed then leasehold.release_fail(i.namespace, i.key, i.lease_key, i.value)
+                           else leasehold.release_ok(i.namespace, i.key, i.lease_key, i.value::jsonb) end
+                      from (select set_config('lock_timeout', ?, true) as limits offset 0) s
+                     cross join unnest(?::text[], ?::text[], ?::uuid[], ?::text[], ?::boolean[]) with ordinality
+                                as i (namespace, key, lease_key, value, failed, n)
+                     where s.limits is not null
+                     order by i.n""", rows -> {
+                        while (rows.next()) {
+                            done.add(rows.getBoolean(1));
+                        }
+                        return null;
+                    }, lockTimeout, texts(endings, each -> each.ref.namespace), texts(endings, each -> each.ref.key),
+                    texts(endings, each -> each.ref.leaseKey), texts(endings, each -> each.failure == null ? each.result : each.failure),
+                    texts(endings, each -> String.valueOf(each.failure != null)));
+        } catch (RuntimeException e) {
+            return endings.stream().map(each -> endings.size() > 1 && session.isUsable() ? release(session, List.of(each), "50ms").get(0)
+                    : new Answer(null, e)).toList();
+        }
+        List<Answer> answers = new ArrayList<>();
+        for (int i = 0; i < endings.size(); i++) {
+            answers.add(new Answer(done.get(i) ? null : reason(session, endings.get(i).ref, patience), null));
+        }
+        return answers;
+    }
+
+    private static <T> String[] texts(List<T> rows, Function<T, String> column) {
+        return rows.stream().map(column).toArray(String[]::new);
     }
 }

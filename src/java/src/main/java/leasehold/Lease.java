@@ -492,49 +492,113 @@ public final class Lease implements AutoCloseable {
     }
 
     private void release(String result, String failure) {
+        release(client, List.of(this), result, failure);
+    }
+
+    /** Alike, in one transaction. Where one was lost the others are released all the same. */
+    static void release(LeaseClient client, List<Lease> leases, String result, String failure) {
+        List<Lease> open = new ArrayList<>();
+        long until = Clock.now() + 2 * client.patience;
+        for (Lease lease : leases) {
+            if (lease.beginRelease(result, failure)) {
+                open.add(lease);
+                until = Math.min(until, lease.stopAt());
+            }
+        }
+        RuntimeException trouble = null;
+        while (!open.isEmpty()) {
+            List<Boolean> repeated = open.stream().map(Lease::sends).toList();
+            List<Database.Answer> answers = client.database.release(open.stream().map(each -> new Database.Ending(each.ref, result, failure)).toList());
+            List<Lease> again = new ArrayList<>();
+            for (int i = 0; i < answers.size(); i++) {
+                if (answers.get(i).trouble() instanceof LeaseException.Unavailable && Clock.now() < until) {
+                    again.add(open.get(i));
+                } else if (answers.get(i).trouble() != null) {
+                    trouble = trouble == null ? answers.get(i).trouble() : trouble;
+                } else {
+                    open.get(i).endRelease(answers.get(i), repeated.get(i));
+                }
+            }
+            open = again;
+            if (!open.isEmpty()) {
+                Clock.pause(100);
+            }
+        }
+        leases.forEach(Lease::throwIfLost);
+        if (trouble != null) {
+            throw trouble;
+        }
+    }
+
+    /** Whether there is something to release. */
+    private boolean beginRelease(String result, String failure) {
         LeaseException.Lost before;
         synchronized (client.lock) {
             before = lost();
             if (isReleased || before != null && before.reason() != LeaseException.Reason.UNREACHABLE) {
-                if (before != null) {
-                    throw before;
-                }
-                return;
+                return false;
             }
             ends = true;
             // A renewal must not come after the release.
             client.await(() -> !isAsked);
         }
         if (before != null) { // perhaps it is still there
-            client.execute(() -> quietly(() -> client.database.release(ref, result, failure)));
-            throw before;
+            client.execute(() -> client.database.release(List.of(new Database.Ending(ref, result, failure))));
         }
-        LeaseException.Reason reason = tryRelease(result, failure);
-        synchronized (client.lock) {
-            if (reason == null) {
-                isReleased = true;
-                client.forget(this);
-                return;
-            }
-            lose(reason, null);
-        }
-        throwIfLost();
+        return before == null;
     }
 
-    private LeaseException.Reason tryRelease(String result, String failure) {
-        long until = Math.min(Clock.now() + 2 * client.patience, stopAt());
-        while (true) {
-            boolean isRepeated = sends();
-            try {
-                LeaseException.Reason reason = client.database.release(ref, result, failure);
-                // One whose first answer got lost finds that the lease has been released.
-                boolean wasDone = isRepeated && (reason == LeaseException.Reason.RELEASED || reason == LeaseException.Reason.FAILED);
-                return wasDone ? null : reason;
-            } catch (LeaseException.Unavailable e) {
-                if (Clock.now() >= until) {
-                    throw e;
-                }
-                Clock.pause(100);
+    private void endRelease(Database.Answer answer, boolean isRepeated) {
+        synchronized (client.lock) {
+            if (answer.lost() == null || isRepeated && answer.isEndOfRelease()) {
+                isReleased = true;
+                client.forget(this);
+            } else {
+                lose(answer.lost(), null);
+            }
+        }
+    }
+
+    /**
+     * Gives the lease back as done, without waiting for anything: from the call on it is neither held nor renewed. The client sends what is given
+     * back in the background, all that there is in one statement. A release that fails is repeated until the lease's deadline, and at the client's
+     * end for at most {@link LeaseClient.Builder#flushTimeout}; then the lease is left to expire, which is logged. An acquire of the same name by the
+     * same client follows it.
+     *
+     * @throws LeaseException.Lost it was lost, or released before
+     */
+    public void tryRelease() {
+        tryRelease(null, null);
+    }
+
+    /**
+     * The same, with a result.
+     *
+     * @param json at most 8 KiB
+     * @throws LeaseException.Lost it was lost, or released before
+     */
+    public void tryRelease(String json) {
+        tryRelease(json, null);
+    }
+
+    /**
+     * The same, as failed.
+     *
+     * @param error for people, at most 8 KiB
+     * @throws LeaseException.Lost it was lost, or released before
+     */
+    public void tryFail(String error) {
+        tryRelease(null, error);
+    }
+
+    private void tryRelease(String result, String failure) {
+        synchronized (client.lock) {
+            check();
+            ends = true;
+            isReleased = true;
+            client.forget(this);
+            if (!client.releases.add(this, new Database.Ending(ref, result, failure))) {
+                throw new LeaseException.Unavailable("too many releases wait to be sent: the lease is left to expire", null, false);
             }
         }
     }
@@ -551,14 +615,6 @@ public final class Lease implements AutoCloseable {
     private long stopAt() {
         synchronized (client.lock) {
             return stop();
-        }
-    }
-
-    void quietly(Runnable release) {
-        try {
-            release.run();
-        } catch (LeaseException | IllegalStateException e) {
-            System.getLogger("leasehold").log(System.Logger.Level.DEBUG, "the lease ends by its deadline", e);
         }
     }
 
@@ -602,6 +658,14 @@ public final class Lease implements AutoCloseable {
 
     boolean isLost() {
         return lost != null;
+    }
+
+    boolean isAsked() {
+        return isAsked;
+    }
+
+    long deadline() {
+        return deadline;
     }
 
     boolean isRenewable() {

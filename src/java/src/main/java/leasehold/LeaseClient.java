@@ -1,6 +1,8 @@
 package leasehold;
 
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Objects;
 import java.util.Properties;
 import java.util.UUID;
@@ -12,6 +14,8 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
+import java.util.function.Function;
 
 /**
  * Leases names in a PostgreSQL database that has the schema leasehold. Make one for a process; any thread may use it.
@@ -27,6 +31,7 @@ import java.util.function.BooleanSupplier;
  * stay for later. Its threads are daemons: a program that ends without {@link #close} leaves leases that end by their deadlines.
  */
 public final class LeaseClient implements AutoCloseable {
+    private static final int MOST_SCOPES = 100; // of one acquireAll
     private static final AtomicInteger CLIENTS = new AtomicInteger();
 
     /** Guards what is said to be guarded by it in Lease and Renewer. */
@@ -34,13 +39,16 @@ public final class LeaseClient implements AutoCloseable {
     final Database database;
     final long patience;
     final String name = "leasehold-" + CLIENTS.incrementAndGet();
+    final Releases releases = new Releases(this);
     private final Renewer renewer = new Renewer(this);
+    private final long flush;
     private final ThreadPoolExecutor pool = new ThreadPoolExecutor(0, Integer.MAX_VALUE, 10, TimeUnit.SECONDS, new SynchronousQueue<>(),
             task -> thread(task, "work"));
     private volatile boolean isClosed;
 
     private LeaseClient(Builder builder) {
         patience = Clock.nanos(builder.patience);
+        flush = Clock.nanos(builder.flush);
         database = new Database(builder.url, builder.properties, patience, Clock.nanos(builder.poll));
     }
 
@@ -70,6 +78,7 @@ public final class LeaseClient implements AutoCloseable {
         private final Properties properties = new Properties();
         private Duration patience = Duration.ofSeconds(5);
         private Duration poll = Duration.ofSeconds(5);
+        private Duration flush = Duration.ofSeconds(5);
 
         private Builder(String url) {
             this.url = Objects.requireNonNull(url, "url");
@@ -112,6 +121,17 @@ public final class LeaseClient implements AutoCloseable {
             return this;
         }
 
+        /**
+         * How long {@link LeaseClient#close} sends what {@link Lease#tryRelease} left. What is not sent by then ends by its deadline.
+         *
+         * @param value more than zero; 5 s by default
+         * @return this
+         */
+        public Builder flushTimeout(Duration value) {
+            flush = positive("flush_timeout", value);
+            return this;
+        }
+
         private static Duration positive(String field, Duration value) {
             if (value.isNegative() || value.isZero() || value.compareTo(Duration.ofDays(1)) > 0) {
                 throw new LeaseException.InvalidArgument(field, "more than 0, at most 1 day; it is " + value, null);
@@ -141,7 +161,65 @@ public final class LeaseClient implements AutoCloseable {
     }
 
     /**
-     * Ends all threads and connections. Leases that are still held are lost with the reason CLOSED: they are renewed no more, and end by
+     * Declares the leases of a namespace, once: {@code static final Declared DEPLOY = CLIENT.declare("deploy")}. It asks nobody.
+     *
+     * @param namespace 1 to 16 segments of 1 to 63 bytes with dots between: payments.invoices
+     * @return what makes requests for its keys
+     * @throws LeaseException.InvalidArgument the namespace is out of bounds
+     */
+    public Declared declare(String namespace) {
+        return declare(namespace, request -> { });
+    }
+
+    /**
+     * The same, with options: {@code CLIENT.declare("deploy", request -> request.duration(Duration.ofMinutes(1)))}.
+     *
+     * @param namespace 1 to 16 segments of 1 to 63 bytes with dots between: payments.invoices
+     * @param options is called with each request
+     * @return what makes requests for its keys
+     * @throws LeaseException.InvalidArgument the namespace, or an option, is out of bounds
+     */
+    public Declared declare(String namespace, Consumer<LeaseRequest> options) {
+        return new Declared(this, namespace, options);
+    }
+
+    /**
+     * Acquires 1 to 100 names in one step: all of them, or none. It does not wait.
+     *
+     * @param scopes the names, each once, in any order
+     * @param options of all: duration, owner, labels
+     * @return the leases, which are held together
+     * @throws LeaseException.Held another holds one of them: the exception is about the first
+     * @throws LeaseException.InvalidArgument an argument is out of bounds, or an option is for single leases: shared, atLeast, waitFor and so on
+     * @throws LeaseException as {@link LeaseRequest#acquire} does
+     * @throws InterruptedException the thread was interrupted; what was granted meanwhile is released
+     */
+    public Leases acquireAll(List<LeaseScope> scopes, Consumer<LeaseRequest> options) throws InterruptedException {
+        List<LeaseScope> all = List.copyOf(scopes);
+        if (all.isEmpty() || all.size() > MOST_SCOPES) {
+            throw new LeaseException.InvalidArgument("scopes", "1 to " + MOST_SCOPES + "; it is " + all.size(), null);
+        }
+        LeaseRequest request = lease(all.get(0).namespace(), all.get(0).key());
+        options.accept(request);
+        request.checkAll();
+        return acquire(request, leaseKey -> all.stream().map(each -> new Database.Ref(each.namespace(), each.key(), leaseKey)).toList(),
+                (refs, until, isGivenUp) -> database.acquireAll(all, refs.get(0).leaseKey(), request), leases -> new Leases(this, leases));
+    }
+
+    /**
+     * The same, with the default options.
+     *
+     * @param scopes the names, each once, in any order
+     * @return the leases, which are held together
+     * @throws LeaseException as {@link LeaseRequest#acquire} does
+     * @throws InterruptedException the thread was interrupted; what was granted meanwhile is released
+     */
+    public Leases acquireAll(List<LeaseScope> scopes) throws InterruptedException {
+        return acquireAll(scopes, request -> { });
+    }
+
+    /**
+     * Ends all threads and connections. It sends what {@link Lease#tryRelease} left, for at most the flush time-out. Leases that are still held are lost with the reason CLOSED: they are renewed no more, and end by
      * their deadlines.
      */
     @Override
@@ -151,9 +229,10 @@ public final class LeaseClient implements AutoCloseable {
             isClosed = true;
             renewal = renewer.close();
         }
+        boolean isInterrupted = !releases.flush(flush);
         pool.shutdown();
         // Acquires that were given up end what they began, if the database answers.
-        boolean isInterrupted = !endsWithin(1000);
+        isInterrupted |= !endsWithin(1000);
         database.abort();
         isInterrupted |= !endsWithin(Clock.millis(2 * patience));
         database.close();
@@ -214,10 +293,20 @@ public final class LeaseClient implements AutoCloseable {
         }
     }
 
+    private interface Attempt {
+        List<Database.Grant> run(List<Database.Ref> refs, long until, BooleanSupplier isGivenUp);
+    }
+
     Lease acquire(LeaseRequest request) throws InterruptedException {
-        CompletableFuture<Lease> answer = new CompletableFuture<>();
+        return acquire(request, leaseKey -> List.of(new Database.Ref(request.namespace, request.key, leaseKey)),
+                (refs, until, isGivenUp) -> List.of(database.acquire(refs.get(0), request, until, isGivenUp)), leases -> leases.get(0));
+    }
+
+    private <T> T acquire(LeaseRequest request, Function<String, List<Database.Ref>> names, Attempt attempt, Function<List<Lease>, T> result)
+            throws InterruptedException {
+        CompletableFuture<T> answer = new CompletableFuture<>();
         // In a thread of its own, which outlives a caller who gives up: JDBC cannot be interrupted.
-        if (isClosed || !execute(() -> acquire(request, answer))) {
+        if (isClosed || !execute(() -> acquire(request, names, attempt, result, answer))) {
             throw closed();
         }
         try {
@@ -240,14 +329,16 @@ public final class LeaseClient implements AutoCloseable {
         return new IllegalStateException("the client is closed");
     }
 
-    private void acquire(LeaseRequest request, CompletableFuture<Lease> answer) {
+    private <T> void acquire(LeaseRequest request, Function<String, List<Database.Ref>> names, Attempt attempt, Function<List<Lease>, T> result,
+            CompletableFuture<T> answer) {
         BooleanSupplier isGivenUp = () -> isClosed || answer.isDone();
+        List<Database.Ref> refs = names.apply(UUID.randomUUID().toString());
+        refs.forEach(each -> releases.await(each, patience, isGivenUp));
         long until = request.whileAlive ? Clock.NEVER : Clock.in(request.wait);
-        Database.Ref ref = new Database.Ref(request.namespace, request.key, UUID.randomUUID().toString());
         for (boolean isRepeated = false;;) {
             try {
                 if (!isGivenUp.getAsBoolean()) {
-                    granted(request, ref, database.acquire(ref, request, until, isGivenUp), answer);
+                    granted(request, refs, attempt.run(refs, until, isGivenUp), result, answer);
                     return;
                 }
             } catch (LeaseException.Unavailable e) {
@@ -261,7 +352,7 @@ public final class LeaseClient implements AutoCloseable {
             } catch (LeaseException.Denied e) {
                 if (isRepeated && e.reason().equals("LEASE_ENDED")) { // granted unheard, and over
                     isRepeated = false;
-                    ref = new Database.Ref(request.namespace, request.key, UUID.randomUUID().toString());
+                    refs = names.apply(UUID.randomUUID().toString());
                     continue;
                 }
                 answer.completeExceptionally(e);
@@ -271,22 +362,26 @@ public final class LeaseClient implements AutoCloseable {
                 return;
             }
             answer.completeExceptionally(closed());
-            giveUp(request, ref);
+            giveUp(request, refs);
             return;
         }
     }
 
-    private void granted(LeaseRequest request, Database.Ref ref, Database.Grant grant, CompletableFuture<Lease> answer) {
-        Lease lease = new Lease(this, request, ref, grant);
+    private <T> void granted(LeaseRequest request, List<Database.Ref> refs, List<Database.Grant> grants, Function<List<Lease>, T> result,
+            CompletableFuture<T> answer) {
+        List<Lease> leases = new ArrayList<>();
+        for (int i = 0; i < refs.size(); i++) {
+            leases.add(new Lease(this, request, refs.get(i), grants.get(i)));
+        }
         synchronized (lock) {
             // Under the lock: nothing is lost unheard between the two.
-            if (!isClosed && answer.complete(lease)) {
-                renewer.add(lease);
+            if (!isClosed && answer.complete(result.apply(leases))) {
+                leases.forEach(renewer::add);
                 return;
             }
         }
         answer.completeExceptionally(closed());
-        giveUp(request, ref);
+        giveUp(request, refs);
     }
 
     /** Renews the lease from now on. */
@@ -301,14 +396,14 @@ public final class LeaseClient implements AutoCloseable {
     }
 
     void undoLater(LeaseRequest request, Database.Ref ref) {
-        execute(() -> giveUp(request, ref));
+        execute(() -> giveUp(request, List.of(ref)));
     }
 
     /** Sees to it that what was granted unheard is released. */
-    private void giveUp(LeaseRequest request, Database.Ref ref) {
+    private void giveUp(LeaseRequest request, List<Database.Ref> refs) {
         for (long until = Clock.in(request.duration); Clock.now() < until && !pool.isTerminated(); Clock.pause(200)) {
             try {
-                database.undo(ref);
+                refs.forEach(database::undo);
                 return;
             } catch (LeaseException.Unavailable e) {
                 continue;

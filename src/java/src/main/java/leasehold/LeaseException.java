@@ -200,7 +200,11 @@ public abstract sealed class LeaseException extends RuntimeException {
         private final String bound;
 
         InvalidArgument(String field, String bound, Throwable cause) {
-            super(field + " must be " + bound, cause);
+            this(field + " must be " + bound, field, bound, cause);
+        }
+
+        InvalidArgument(String message, String field, String bound, Throwable cause) {
+            super(message, cause);
             this.field = field;
             this.bound = bound;
         }

@@ -1,14 +1,13 @@
 package leasehold;
 
 import java.lang.management.ManagementFactory;
-import java.nio.charset.StandardCharsets;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
-import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 
 /** What to acquire, and how; made by {@link LeaseClient#lease}. Use one from one thread. */
@@ -30,23 +29,8 @@ public final class LeaseRequest {
 
     LeaseRequest(LeaseClient client, String namespace, String key) {
         this.client = client;
-        this.namespace = text("namespace", namespace);
-        this.key = text("key", key);
-    }
-
-    private static String text(String field, String value) {
-        if (Objects.requireNonNull(value, field).isEmpty()) {
-            throw new LeaseException.InvalidArgument(field, "a string that is not empty; it is \"\"", null);
-        }
-        return unicode(field, value);
-    }
-
-    /** That arrives as it is: a lone surrogate would become another character, and two keys one. */
-    private static String unicode(String field, String value) {
-        if (value.indexOf(0) >= 0 || !StandardCharsets.UTF_8.newEncoder().canEncode(value)) {
-            throw new LeaseException.InvalidArgument(field, "a string of Unicode without NUL; it is \"" + value + "\"", null);
-        }
-        return value;
+        this.namespace = Bounds.namespace(Objects.requireNonNull(namespace, "namespace"));
+        this.key = Bounds.key(Objects.requireNonNull(key, "key"));
     }
 
     private static Duration within(String field, Duration value, Duration most) {
@@ -138,6 +122,13 @@ public final class LeaseRequest {
         return this;
     }
 
+    /** What is for single leases. */
+    void checkAll() {
+        if (!wait.isZero() || whileAlive || units > 0 || !atLeast.isZero() || !isRenewed) {
+            throw new LeaseException.InvalidArgument("options", "none for single leases: no wait, atLeast, shared or withoutRenewal", null);
+        }
+    }
+
     static int units(int value) {
         if (value < 1 || value > 1_000_000) {
             throw new LeaseException.InvalidArgument("units", "1 to 1000000; it is " + value, null);
@@ -152,7 +143,7 @@ public final class LeaseRequest {
      * @return this
      */
     public LeaseRequest owner(String value) {
-        owner = value == null ? null : unicode("owner", value);
+        owner = value == null ? null : Bounds.owner(value);
         return this;
     }
 
@@ -163,7 +154,7 @@ public final class LeaseRequest {
      * @return this
      */
     public LeaseRequest labels(Map<String, String> value) {
-        value.forEach((name, text) -> unicode("labels", name + text));
+        value.forEach(Bounds::label);
         labels = value.entrySet().stream().map(each -> quoted(each.getKey()) + ":" + quoted(each.getValue()))
                 .collect(Collectors.joining(",", "{", "}"));
         return this;
@@ -258,27 +249,7 @@ public final class LeaseRequest {
      */
     public <T, E extends Exception> T call(LeaseWork<T, E> work) throws E, InterruptedException {
         Lease lease = acquire();
-        Interrupter interrupter = new Interrupter();
-        lease.onLost(interrupter::interrupt);
-        T result;
-        try {
-            result = work.run(lease);
-            if (result instanceof Future<?> more && !more.isDone()) {
-                throw new IllegalStateException("the work returned a Future that is not done: it would go on without the lease; wait for it in the work");
-            }
-        } catch (Throwable trouble) {
-            interrupter.end();
-            lease.quietly(() -> lease.fail(words(trouble)));
-            LeaseException.Lost lost = lease.lost(); // perhaps the release has found that
-            if (lost != null) {
-                lost.addSuppressed(trouble);
-                throw lost;
-            }
-            throw trouble;
-        }
-        interrupter.end();
-        lease.close();
-        return result;
+        return Interrupter.run(client, List.of(lease), () -> work.run(lease));
     }
 
     /**
@@ -305,33 +276,6 @@ public final class LeaseRequest {
                 }
             }
         }
-    }
-
-    /** Interrupts the thread that made it, unless its work has ended. */
-    private static final class Interrupter {
-        private final Thread worker = Thread.currentThread();
-        private boolean isOver;
-        private boolean hasInterrupted;
-
-        synchronized void interrupt(LeaseException.Lost lost) {
-            if (!isOver) {
-                hasInterrupted = true;
-                worker.interrupt();
-            }
-        }
-
-        synchronized void end() {
-            isOver = true;
-            if (hasInterrupted) {
-                Thread.interrupted();
-            }
-        }
-    }
-
-    private static String words(Throwable trouble) {
-        byte[] bytes = trouble.toString().replace("\0", "").getBytes(StandardCharsets.UTF_8);
-        String text = new String(bytes, 0, Math.min(bytes.length, 8000), StandardCharsets.UTF_8);
-        return bytes.length > 8000 ? text.replaceAll("\uFFFD+$", "") : text;
     }
 
     private static String quoted(String text) {

@@ -549,4 +549,136 @@ abstract class Cases {
         assertEquals("free|ok", site.row("state, last_outcome"));
     }
 
+
+    @Test
+    void declared_lease_is_used_everywhere() throws Exception {
+        Declared cases = site.client().declare("cases", request -> request.owner("declared").duration(seconds(60)));
+        cases.lease(site.key).acquire();
+        assertEquals("declared|00:01:00", site.row("owner, duration"));
+        site.forceRelease("cases");
+        cases.lease(site.key).owner("its own").call(lease -> {
+            assertEquals("its own|00:01:00", site.row("owner, duration"));
+            return null;
+        });
+        cases.lease(site.key).lead(lease -> {
+            assertEquals("declared|00:01:00", site.row("owner, duration"));
+            return null;
+        });
+    }
+
+    @Test
+    void try_release_waits_for_nothing() throws Exception {
+        Lease lease = site.lease(site.client()).acquire();
+        lease.tryRelease("{\"rows\": 3}");
+        assertFalse(lease.isHeld());
+        assertEquals(Duration.ZERO, lease.remaining());
+        assertEquals(LeaseException.Reason.RELEASED, assertThrows(LeaseException.Lost.class, () -> lease.tryRelease()).reason());
+        lease.release();
+        await("the release", () -> site.row("state, last_outcome, last_result ->> 'rows'").equals("free|ok|3"));
+    }
+
+    private List<Lease> many(LeaseClient client, String namespace) throws Exception {
+        List<Lease> leases = new ArrayList<>();
+        for (int i = 0; i < 100; i++) {
+            leases.add(client.lease(namespace, String.valueOf(i)).acquire());
+        }
+        return leases;
+    }
+
+    @Test
+    void try_releases_go_together() throws Exception {
+        site.sql("""
+                create table public.released (xid xid8, key text);
+                create function public.see_release() returns trigger language plpgsql security definer as
+                $$ begin insert into public.released values (pg_current_xact_id(), new.key); return null; end $$;
+                create trigger see_release after update on leasehold.scope for each row
+                when (new.namespace = 'cases.released' and old.state = 'held' and new.state <> 'held') execute function public.see_release()""");
+        many(site.client(), "cases.released").forEach(Lease::tryRelease);
+        await("all releases", () -> site.sql("select count(*) from public.released").equals("100"));
+        assertEquals("t", site.sql("select count(distinct xid) < 20 from public.released"));
+    }
+
+    @Test
+    void acquire_follows_its_own_try_release() throws Exception {
+        LeaseClient client = site.client();
+        for (int i = 0; i < 10; i++) {
+            site.lease(client).acquire().tryRelease();
+        }
+        site.lease(client).acquire().release();
+    }
+
+    @Test
+    void close_sends_what_try_release_left() throws Exception {
+        LeaseClient client = site.client();
+        many(client, "cases.closed").forEach(Lease::tryRelease);
+        client.close();
+        assertEquals("0", site.sql("select count(*) from leasehold.scope where namespace = 'cases.closed' and state = 'held'"));
+    }
+
+    private List<LeaseScope> both() {
+        return List.of(new LeaseScope("cases", site.key), new LeaseScope("cases", site.key + " 2"));
+    }
+
+    private String states(String columns) {
+        return site.sql("select %s from leasehold.scope where namespace = 'cases' and key in ('%s', '%s 2') order by key", columns, site.key, site.key);
+    }
+
+    @Test
+    void all_or_none() throws Exception {
+        LeaseClient client = site.client();
+        Lease other = client.lease("cases", site.key + " 2").owner("the other").acquire();
+        var held = assertThrows(LeaseException.Held.class, () -> client.acquireAll(both()));
+        assertEquals("the other", held.holder());
+        assertTrue(held.getMessage().contains(site.key + " 2"), held.getMessage());
+        assertFalse(site.row("state").equals("held"));
+        other.release();
+        Leases all = client.acquireAll(both());
+        List<Lease> leases = all.leases();
+        assertEquals("held|" + leases.get(0).token() + "\nheld|" + leases.get(1).token(), states("state, token"));
+        assertTrue(all.isHeld() && !all.remaining().isZero() && leases.get(0).token() != leases.get(1).token());
+        all.close();
+        assertEquals("free\nfree", states("state"));
+        assertFalse(all.isHeld());
+        assertThrows(LeaseException.Lost.class, all::check);
+        Leases mixed = client.acquireAll(List.of(both().get(0), new LeaseScope("cases", site.key + " 2", 2)));
+        assertEquals(Lease.Mode.EXCLUSIVE, mixed.leases().get(0).mode());
+        assertEquals(2, mixed.leases().get(1).units());
+        mixed.tryRelease();
+        assertEquals("scopes", assertThrows(LeaseException.InvalidArgument.class, () -> client.acquireAll(List.of())).field());
+        assertEquals("options", assertThrows(LeaseException.InvalidArgument.class,
+                () -> client.acquireAll(both(), request -> request.waitFor(seconds(1)))).field());
+    }
+
+    @Test
+    void all_are_lost_as_one() throws Exception {
+        Leases all = site.client().acquireAll(both(), request -> request.duration(seconds(6)));
+        List<LeaseException.Lost> told = java.util.Collections.synchronizedList(new ArrayList<>());
+        all.onLost(told::add);
+        var lost = assertThrows(LeaseException.Lost.class, () -> all.call(leases -> {
+            await("renewals of both", () -> states("heartbeats > 0").equals("t\nt"));
+            site.forceRelease("cases");
+            try {
+                Thread.sleep(60_000);
+            } catch (InterruptedException e) {
+                assertEquals("free\nheld", states("state"));
+                throw e;
+            }
+            return null;
+        }));
+        assertEquals(LeaseException.Reason.FORCED, lost.reason());
+        assertEquals("free|forced\nfree|failed", states("state, last_outcome"));
+        assertEquals(1, told.size());
+    }
+
+    @Test
+    void all_are_released_with_one_result() throws Exception {
+        LeaseClient client = site.client();
+        client.acquireAll(both()).release("{\"rows\": 3}");
+        assertEquals("free|ok|3\nfree|ok|3", states("state, last_outcome, last_result ->> 'rows'"));
+        var wrong = new IllegalStateException("the work is broken");
+        assertEquals(wrong, assertThrows(IllegalStateException.class, () -> client.acquireAll(both()).call(leases -> {
+            throw wrong;
+        })));
+        assertEquals("free|failed|java.lang.IllegalStateException: the work is broken\n".repeat(2).strip(), states("state, last_outcome, last_error"));
+    }
 }

@@ -17,6 +17,7 @@ import java.nio.file.Path;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -248,6 +249,49 @@ class SqlCasesTest extends Cases {
         }
         assertTrue(rows >= 10, table);
         assertEquals("", site.row("state"));
+    }
+
+    @Test
+    void bounds_are_told_before_any_request() throws Exception {
+        String table = Files.readString(Path.of(System.getenv("LEASEHOLD_CASES")).resolveSibling("../lib/bounds.json"));
+        Matcher row = Pattern.compile("\"kind\": \"(\\w+)\", \"value\": \"([^\"]*)\", \"times\": (\\d+), \"words\": (null|\"[^\"]*\")}").matcher(table);
+        LeaseClient client = site.client(LeaseClient.builder("jdbc:postgresql://127.0.0.1:1/none?user=none").patience(Duration.ofMillis(1)));
+        int rows = 0;
+        for (; row.find(); rows++) {
+            String kind = row.group(1);
+            String value = unescaped(row.group(2)).repeat(Integer.parseInt(row.group(3)));
+            if (kind.equals("reason")) {
+                continue;
+            }
+            Declared[] declared = new Declared[1];
+            Throwable trouble = assertThrows(RuntimeException.class, () -> {
+                declared[0] = client.declare(kind.equals("namespace") ? value : "cases", request -> bounded(request, kind, value));
+                declared[0].lease(kind.equals("key") ? value : "any").acquire();
+            });
+            if (row.group(4).equals("null")) {
+                assertInstanceOf(LeaseException.Unavailable.class, trouble, row.group());
+            } else {
+                assertInstanceOf(LeaseException.InvalidArgument.class, trouble, row.group());
+                assertEquals(row.group(4), "\"" + trouble.getMessage() + "\"");
+                assertEquals(kind.equals("key"), declared[0] != null, row.group());
+            }
+        }
+        assertTrue(rows > 40, table);
+    }
+
+    private static void bounded(LeaseRequest request, String kind, String value) {
+        switch (kind) {
+            case "owner" -> request.owner(value);
+            case "label_name" -> request.labels(Map.of(value, ""));
+            case "label_value" -> request.labels(Map.of("n", value));
+            default -> { }
+        }
+    }
+
+    /** Of JSON. */
+    private static String unescaped(String text) {
+        return Pattern.compile("\\\\u([0-9a-f]{4})").matcher(text).replaceAll(each -> String.valueOf((char) Integer.parseInt(each.group(1), 16)))
+                .replace("\\n", "\n").replace("\\t", "\t");
     }
 
     private void with(LeaseClient client, String argument, String value) throws Exception {
