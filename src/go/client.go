@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	pb "leasehold.example/go/leaseholdv1"
 )
 
 // ref names a lease for its holder.
@@ -62,6 +64,8 @@ type transport interface {
 	// giveUp ends what an acquire that failed may have left: a place in the queue, or a grant.
 	giveUp(ctx context.Context, it ref) error
 	holder(ctx context.Context, namespace, key string) (*Holder, error)
+	explain(ctx context.Context, namespace, key string) (*Explanation, error)
+	watch(ctx context.Context, request *pb.WatchLeasesRequest, tell func(Event) bool) error
 	close()
 }
 

@@ -15,6 +15,7 @@ type Lease struct {
 	ctx      leaseContext
 	cancel   func(error)
 	over     chan struct{} // closed when it is lost or released
+	listener Listener
 
 	// Guarded by c.mu.
 	token     int64
@@ -32,6 +33,9 @@ type Lease struct {
 	sent      bool          // a release of it
 	asked     chan struct{} // not nil: its renewal is in flight, and closes this
 	streaming bool          // a stream renews it
+	news      []func()      // that the listener is to be told
+	telling   bool          // a goroutine tells it
+	isTold    bool          // of the grant
 }
 
 type leaseKey struct{}
@@ -67,7 +71,7 @@ func Cause(ctx context.Context) error {
 }
 
 func (c *Client) newLease(parent context.Context, r request, g grant) (*Lease, error) {
-	l := c.makeLease(parent, r.ref(), g)
+	l := c.makeLease(parent, r, r.ref(), g)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -86,8 +90,8 @@ func (c *Client) newLease(parent context.Context, r request, g grant) (*Lease, e
 	return l, nil
 }
 
-func (c *Client) makeLease(parent context.Context, it ref, g grant) *Lease {
-	l := &Lease{c: c, ref: it, duration: it.duration, over: make(chan struct{})}
+func (c *Client) makeLease(parent context.Context, r request, it ref, g grant) *Lease {
+	l := &Lease{c: c, ref: it, duration: it.duration, listener: r.listener, over: make(chan struct{})}
 	l.take(g)
 	inner, cancel := context.WithCancelCause(parent)
 	l.ctx, l.cancel = leaseContext{inner, l}, cancel
@@ -183,6 +187,9 @@ func (l *Lease) lose(reason Reason, message string) {
 	l.lost = &LostError{l.ref.namespace, l.ref.key, reason, message}
 	delete(l.c.leases, l)
 	l.cancel(l.lost)
+	if lost := l.lost; l.listener.Lost != nil {
+		l.tell(func(l *Lease) { l.listener.Lost(l, lost) })
+	}
 	close(l.over)
 	l.c.look()
 }
@@ -201,6 +208,7 @@ func (l *Lease) extend(deadline time.Duration, final bool) {
 	l.expire()
 	if deadline >= l.deadline {
 		l.deadline, l.final = deadline, final
+		l.tell(l.listener.Renewed)
 	}
 	l.final = l.final || final
 }
@@ -379,6 +387,7 @@ func (l *Lease) letGo() {
 	l.released = true
 	delete(l.c.leases, l)
 	l.cancel(ErrReleased)
+	l.tell(l.listener.Released)
 	l.c.look()
 }
 

@@ -74,7 +74,8 @@ type request struct {
 	mode                            Mode
 	units                           int // of a shared lease
 	labels                          map[string]string
-	scopes                          []Scope          // of AcquireAll, in place of namespace, key, mode and units
+	scopes                          []Scope // of AcquireAll, in place of namespace, key, mode and units
+	listener                        Listener
 	isHold                          bool             // over a stream, where there are streams
 	queued                          func(*HeldError) // told while it waits; may be nil
 }
@@ -121,6 +122,9 @@ func AtLeast(d time.Duration) Option { return func(r *request) { r.atLeast = &d 
 // Shared leaves room for other shared leases: this one takes so many units, 1 to 1,000,000, of the capacity that the policy of the namespace
 // sets. Without a capacity any number of them hold the scope together.
 func Shared(units int) Option { return func(r *request) { r.mode, r.units = ModeShared, units } }
+
+// Tell has the listener told of the lease.
+func Tell(listener Listener) Option { return func(r *request) { r.listener = listener } }
 
 func checkUnits(units int) error {
 	if units < 1 || units > 1000000 {

@@ -16,6 +16,8 @@ const (
 // add puts a lease under the renewer's care. The caller has c.mu.
 func (c *Client) add(l *Lease) {
 	c.leases[l] = struct{}{}
+	l.isTold = true
+	l.tell(l.listener.Granted)
 	if c.renews {
 		c.look()
 		return
@@ -125,6 +127,7 @@ func (c *Client) answered(sent time.Duration, leases []*Lease, beats []beat, err
 			// One renewal that failed is no loss; the deadline is.
 			l.trouble, l.next = err.Error(), clock()+min(retryAfter, l.duration/20)
 		case beats[i].ok:
+			l.tell(l.listener.Renewed)
 			l.deadline, l.final, l.next, l.trouble = sent+beats[i].remaining, beats[i].final, sent+l.duration/3, ""
 		case beats[i].lost && !l.ends:
 			l.lose(beats[i].reason, beats[i].message)

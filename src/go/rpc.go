@@ -326,10 +326,14 @@ func (t *rpc) holder(ctx context.Context, namespace, key string) (*Holder, error
 	if lease == nil {
 		return nil, nil
 	}
+	return holderOf(lease), nil
+}
+
+func holderOf(lease *pb.Lease) *Holder {
 	return &Holder{Owner: lease.GetOwner(), Token: lease.GetToken(), Duration: lease.GetDuration().AsDuration(),
 		AcquiredAt: lease.GetAcquiredAt().AsTime(), HeartbeatAt: lease.GetHeartbeatAt().AsTime(), Heartbeats: lease.GetHeartbeats(),
 		Expired: lease.GetLiveness() == pb.Liveness_LIVENESS_EXPIRED, Mode: modeOf(int(lease.GetUnits())), Units: int(lease.GetUnits()),
-		Labels: lease.GetLabels()}, nil
+		Labels: lease.GetLabels()}
 }
 
 func reasonOf(reason pb.EndReason) Reason {

@@ -18,7 +18,7 @@ type Scope struct {
 // Leases were acquired in one step. They are held together: when one is lost, the context of all ends; they are released as one.
 type Leases struct {
 	c      *Client
-	ctx    context.Context
+	ctx    leasesContext
 	cancel func(error)
 	leases []*Lease
 }
@@ -58,7 +58,7 @@ func (c *Client) acquireAll(ctx, parent context.Context, scopes []Scope, options
 	inner, cancel := context.WithCancelCause(parent)
 	s := &Leases{c: c, cancel: cancel}
 	for i, it := range r.refs() {
-		l := c.makeLease(inner, it, grants[i])
+		l := c.makeLease(inner, r, it, grants[i])
 		context.AfterFunc(l.ctx.Context, func() { s.cancel(context.Cause(l.ctx.Context)) })
 		s.leases = append(s.leases, l)
 	}

@@ -294,7 +294,7 @@ func (c *Client) acquireIn(ctx context.Context, tx transaction, r request, work 
 	} else if err != nil {
 		return nil, inTransaction(r.ref(), err)
 	}
-	l := c.makeLease(context.Background(), r.ref(), into.grant(sent))
+	l := c.makeLease(context.Background(), r, r.ref(), into.grant(sent))
 	l.open = true
 	committed := false
 	defer func() {

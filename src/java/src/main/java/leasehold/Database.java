@@ -3,11 +3,14 @@ package leasehold;
 import java.sql.Array;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.sql.Timestamp;
+import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
 import java.util.function.BooleanSupplier;
@@ -291,6 +294,30 @@ final class Database {
         return new LeaseException.Held("the lease " + LeaseException.scopeName(ref.namespace, ref.key) + " " + state + ": "
                 + rows.getString(4), rows.getString(2), rows.getInt(3), rows.getInt(5), (Integer) rows.getObject(6),
                 (Boolean) rows.getObject(7), (Double) rows.getObject(8), (Double) rows.getObject(9));
+    }
+
+    Explanation explain(String namespace, String key) {
+        Session session = get();
+        try {
+            return session.query(patience, namespace, key, """
+                    select upper(state), upper(liveness), coalesce(holder, ''), coalesce(principal, ''), coalesce(token, 0), coalesce(units, 0), holders,
+                           waiters, since, extract(epoch from clock_timestamp() - last_heartbeat_at)::float8,
+                           extract(epoch from rests_until - clock_timestamp())::float8, advice
+                      from leasehold.explain(?, ?)""", rows -> {
+                        rows.next();
+                        Optional<Explanation.Liveness> liveness = Optional.ofNullable(rows.getString(2)).map(Explanation.Liveness::valueOf);
+                        return new Explanation(Explanation.State.valueOf(rows.getString(1)), liveness, rows.getString(3), rows.getString(4), rows.getLong(5),
+                                rows.getInt(6), rows.getInt(7), rows.getInt(8), Optional.ofNullable(rows.getTimestamp(9)).map(Timestamp::toInstant),
+                                duration(rows, 10), duration(rows, 11), rows.getString(12));
+                    }, namespace, key);
+        } finally {
+            put(session);
+        }
+    }
+
+    private static Optional<Duration> duration(ResultSet rows, int column) throws SQLException {
+        double seconds = rows.getDouble(column);
+        return rows.wasNull() ? Optional.empty() : Optional.of(Duration.ofNanos(nanos(seconds)));
     }
 
     private void leave(Session session, Ref ref) {

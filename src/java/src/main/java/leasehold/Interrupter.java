@@ -63,7 +63,7 @@ final class Interrupter {
         }
     }
 
-    private static String words(Throwable trouble) {
+    static String words(Throwable trouble) {
         byte[] bytes = trouble.toString().replace("\0", "").getBytes(StandardCharsets.UTF_8);
         String text = new String(bytes, 0, Math.min(bytes.length, 8000), StandardCharsets.UTF_8);
         return bytes.length > 8000 ? text.replaceAll("\uFFFD+$", "") : text;

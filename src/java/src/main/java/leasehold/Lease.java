@@ -4,8 +4,10 @@ import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 
 /**
@@ -35,12 +37,16 @@ public final class Lease implements AutoCloseable {
     private boolean isOpen; // the transaction that is to acquire it is not committed yet
     private boolean isSent; // a release of it
     private boolean isAsked; // its renewal is in flight
+    private final LeaseListener listener;
+    private final ArrayDeque<Runnable> news = new ArrayDeque<>(); // for the listener
+    private boolean isTelling;
 
     Lease(LeaseClient client, LeaseRequest request, Database.Ref ref, Database.Grant grant) {
         this.client = client;
         this.request = request;
         this.ref = ref;
         this.duration = Clock.nanos(request.duration);
+        this.listener = request.listener;
         take(grant);
     }
 
@@ -438,9 +444,8 @@ public final class Lease implements AutoCloseable {
     private void left(boolean isDone) {
         synchronized (client.lock) {
             ends = isDone;
-            isReleased = isDone;
             if (isDone) {
-                client.forget(this);
+                setReleased();
             } else {
                 expire();
                 client.lock.notifyAll();
@@ -551,8 +556,7 @@ public final class Lease implements AutoCloseable {
     private void endRelease(Database.Answer answer, boolean isRepeated) {
         synchronized (client.lock) {
             if (answer.lost() == null || isRepeated && answer.isEndOfRelease()) {
-                isReleased = true;
-                client.forget(this);
+                setReleased();
             } else {
                 lose(answer.lost(), null);
             }
@@ -595,8 +599,7 @@ public final class Lease implements AutoCloseable {
         synchronized (client.lock) {
             check();
             ends = true;
-            isReleased = true;
-            client.forget(this);
+            setReleased();
             if (!client.releases.add(this, new Database.Ending(ref, result, failure))) {
                 throw new LeaseException.Unavailable("too many releases wait to be sent: the lease is left to expire", null, false);
             }
@@ -639,17 +642,56 @@ public final class Lease implements AutoCloseable {
             lost = new LeaseException.Lost(ref.namespace(), ref.key(), reason, more);
             client.forget(this);
             listeners.forEach(this::tell);
+            LeaseException.Lost loss = lost;
+            tell((each, lease) -> each.lost(lease, loss));
         }
     }
 
     private void tell(Consumer<LeaseException.Lost> listener) {
-        client.execute(() -> {
-            try {
-                listener.accept(lost);
-            } catch (RuntimeException e) {
-                System.getLogger("leasehold").log(System.Logger.Level.WARNING, "a listener of a loss failed", e);
+        client.execute(() -> safely(() -> listener.accept(lost)));
+    }
+
+    private static void safely(Runnable listener) {
+        try {
+            listener.run();
+        } catch (RuntimeException e) {
+            System.getLogger("leasehold").log(System.Logger.Level.WARNING, "a listener of a lease failed", e);
+        }
+    }
+
+    /** Tells the listener later, in order. */
+    private void tell(BiConsumer<LeaseListener, Lease> what) {
+        if (listener != null) {
+            news.add(() -> what.accept(listener, this));
+            if (!isTelling) {
+                isTelling = client.execute(this::tellAll);
             }
-        });
+        }
+    }
+
+    private void tellAll() {
+        for (Runnable next = nextNews(); next != null; next = nextNews()) {
+            safely(next);
+        }
+    }
+
+    private Runnable nextNews() {
+        synchronized (client.lock) {
+            Runnable next = news.poll();
+            isTelling = next != null;
+            return next;
+        }
+    }
+
+    void setHeld() {
+        tell(LeaseListener::granted);
+    }
+
+    /** It is released, or the release is on its way. */
+    private void setReleased() {
+        isReleased = true;
+        client.forget(this);
+        tell(LeaseListener::released);
     }
 
     Database.Ref ref() {
@@ -692,6 +734,7 @@ public final class Lease implements AutoCloseable {
             return;
         }
         if (beat.isOk()) {
+            tell(LeaseListener::renewed);
             deadline = sent + beat.remaining();
             isFinal = beat.given() < duration - 2_000; // by more than PostgreSQL rounds
             next = sent + duration / 3;

@@ -184,6 +184,20 @@ public final class LeaseClient implements AutoCloseable {
     }
 
     /**
+     * Tells who holds a name, whether it is alive, who waits, and what to do.
+     *
+     * @param namespace 1 to 16 segments of 1 to 63 bytes with dots between
+     * @param key 1 to 1,024 bytes
+     * @return the answer, also where nobody has ever held it
+     * @throws LeaseException.InvalidArgument an argument is out of bounds
+     * @throws LeaseException.Denied the database refuses
+     * @throws LeaseException.Unavailable the database did not answer
+     */
+    public Explanation explain(String namespace, String key) {
+        return database.explain(Bounds.namespace(namespace), Bounds.key(key));
+    }
+
+    /**
      * Acquires 1 to 100 names in one step: all of them, or none. It does not wait.
      *
      * @param scopes the names, each once, in any order

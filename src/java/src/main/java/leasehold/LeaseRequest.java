@@ -25,6 +25,7 @@ public final class LeaseRequest {
     String labels = "{}";
     boolean isRenewed = true;
     boolean whileAlive;
+    LeaseListener listener;
     private final LeaseClient client;
 
     LeaseRequest(LeaseClient client, String namespace, String key) {
@@ -157,6 +158,17 @@ public final class LeaseRequest {
         value.forEach(Bounds::label);
         labels = value.entrySet().stream().map(each -> quoted(each.getKey()) + ":" + quoted(each.getValue()))
                 .collect(Collectors.joining(",", "{", "}"));
+        return this;
+    }
+
+    /**
+     * Has a listener told of the lease.
+     *
+     * @param value the listener
+     * @return this
+     */
+    public LeaseRequest tell(LeaseListener value) {
+        listener = value;
         return this;
     }
 

@@ -26,6 +26,7 @@ final class Renewer implements Runnable {
 
     void add(Lease lease) {
         leases.add(lease);
+        lease.setHeld();
         if (thread == null && !isClosed) {
             thread = client.thread(this, "renewal");
             thread.start();

@@ -681,4 +681,87 @@ abstract class Cases {
         })));
         assertEquals("free|failed|java.lang.IllegalStateException: the work is broken\n".repeat(2).strip(), states("state, last_outcome, last_error"));
     }
+
+    @Test
+    void explain_says_who_holds() throws Exception {
+        LeaseClient client = site.client();
+        Explanation free = client.explain("cases", site.key);
+        assertEquals(Explanation.State.FREE, free.state());
+        assertTrue(free.liveness().isEmpty() && free.holders() == 0 && free.advice().startsWith("free: acquire it"), free.toString());
+        Lease lease = site.lease(client).owner("somebody").acquire();
+        var waiter = site.queue(client, 1);
+        Explanation held = client.explain("cases", site.key);
+        assertEquals(Explanation.State.HELD, held.state());
+        assertEquals(Explanation.Liveness.ALIVE, held.liveness().orElseThrow());
+        assertEquals("somebody", held.holder());
+        assertEquals(lease.token(), held.token());
+        assertTrue(held.holders() == 1 && held.waiters() == 1 && held.units() == 0 && held.since().isPresent(), held.toString());
+        assertTrue(held.advice().startsWith("wait: somebody is alive"), held.advice());
+        waiter.thread.interrupt();
+        assertInstanceOf(InterruptedException.class, waiter.trouble());
+        await("an empty queue", () -> site.waiters().equals("0"));
+        lease.release();
+        site.lease(client).shared(3).acquire();
+        site.lease(client).shared(3).acquire();
+        Explanation shared = client.explain("cases", site.key);
+        assertEquals(Explanation.State.SHARED, shared.state());
+        assertTrue(shared.holders() == 2 && shared.units() == 6 && shared.advice().startsWith("acquire it shared"), shared.toString());
+        assertThrows(LeaseException.InvalidArgument.class, () -> client.explain("cases", ""));
+    }
+
+    @Test
+    void callbacks_tell_of_a_lease() throws Exception {
+        List<String> told = java.util.Collections.synchronizedList(new ArrayList<>());
+        LeaseListener listener = new LeaseListener() {
+            @Override
+            public void granted(Lease lease) {
+                told.add("granted");
+            }
+
+            @Override
+            public void renewed(Lease lease) {
+                told.add("renewed");
+                throw new IllegalStateException("the listener is broken");
+            }
+
+            @Override
+            public void released(Lease lease) {
+                told.add("released");
+            }
+
+            @Override
+            public void lost(Lease lease, LeaseException.Lost lost) {
+                told.add(lost.reason().toString());
+            }
+        };
+        LeaseRequest request = site.lease(site.client()).duration(seconds(3)).tell(listener);
+        Lease lease = request.acquire();
+        await("two renewals", () -> java.util.Collections.frequency(told, "renewed") >= 2);
+        lease.release();
+        await("the release", () -> told.contains("released"));
+        request.acquire();
+        site.forceRelease("cases");
+        await("the loss", () -> told.contains("FORCED"));
+        String all = String.join(" ", told);
+        assertTrue(all.matches("granted( renewed){2,} released granted( renewed)* FORCED"), all);
+    }
+
+    @Test
+    void lost_lease_ends_nested_calls() throws Exception {
+        LeaseClient client = site.client();
+        Lease other = client.lease("cases", site.key + " other").acquire();
+        String waiters = "select count(*) from leasehold.queue where key = '" + other.key() + "'";
+        var breaker = new Site.Later<>(() -> {
+            await("a waiter", () -> site.sql(waiters).equals("1"));
+            site.forceRelease("cases");
+            return true;
+        });
+        var lost = assertThrows(LeaseException.Lost.class, () -> site.lease(client).duration(seconds(6)).call(
+                lease -> client.lease("cases", other.key()).waitForever().acquire()));
+        assertTrue(breaker.get());
+        assertInstanceOf(InterruptedException.class, lost.getSuppressed()[0]);
+        await("an empty queue", () -> site.sql(waiters).equals("0"));
+        other.release();
+        assertEquals("free", site.sql("select state from leasehold.scope where key = '%s'", other.key()));
+    }
 }

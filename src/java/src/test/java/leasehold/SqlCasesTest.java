@@ -252,6 +252,49 @@ class SqlCasesTest extends Cases {
     }
 
     @Test
+    void reaping_calls_back() throws Exception {
+        site.sql("select from leasehold.set_policy('reaped', reaper => 'external')");
+        site.sql("create table public.reaped_java (key text primary key)");
+        LeaseClient holder = site.client();
+        for (String key : java.util.List.of("broken", "twice", "well")) {
+            holder.lease("reaped.java", key).owner("somebody").duration(seconds(1)).withoutRenewal().acquire();
+        }
+        Connection connection = site.connection();
+        StaleLease.End end = lease -> {
+            assertEquals("somebody", lease.owner());
+            assertTrue(lease.token() > 0 && lease.deadline().isAfter(lease.acquiredAt()), lease.toString());
+            insert(connection, lease.key());
+            if (lease.key().equals("broken")) {
+                throw new IllegalStateException("it cannot be put back");
+            }
+            if (lease.key().equals("twice")) {
+                insert(connection, lease.key());
+            }
+        };
+        long[] done = new long[2];
+        await("the end of the lease", () -> {
+            StaleLease.Count some = StaleLease.reap(connection, java.util.List.of("reaped"), true, end);
+            done[0] += some.ended();
+            done[1] += some.failed();
+            return done[0] == 1 && done[1] >= 2;
+        });
+        assertEquals("well", site.sql("select key from public.reaped_java"));
+        assertEquals("broken|held|\ntwice|held|\nwell|free|expired",
+                site.sql("select key, state, last_outcome from leasehold.scope where namespace = 'reaped.java' order by key"));
+        String words = site.sql("select error from leasehold.reap_failure where namespace = 'reaped.java' order by key");
+        assertTrue(words.contains("it cannot be put back") && words.contains("duplicate key"), words);
+        assertEquals(new StaleLease.Count(2, 0), StaleLease.reap(connection, java.util.List.of("reaped.java"), false, unused -> { }));
+        assertThrows(LeaseException.InvalidArgument.class, () -> StaleLease.reap(connection, java.util.List.of(""), false, end));
+    }
+
+    private static void insert(Connection connection, String key) throws SQLException {
+        try (var statement = connection.prepareStatement("insert into public.reaped_java values (?)")) {
+            statement.setString(1, key);
+            statement.execute();
+        }
+    }
+
+    @Test
     void bounds_are_told_before_any_request() throws Exception {
         String table = Files.readString(Path.of(System.getenv("LEASEHOLD_CASES")).resolveSibling("../lib/bounds.json"));
         Matcher row = Pattern.compile("\"kind\": \"(\\w+)\", \"value\": \"([^\"]*)\", \"times\": (\\d+), \"words\": (null|\"[^\"]*\")}").matcher(table);
