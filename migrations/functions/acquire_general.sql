@@ -462,9 +462,9 @@ language sql immutable
 as $$
   select ', is ' || case
     when p_interval is null then 'null'
-    when u.us % 1000000 = 0 then trim_scale(u.us / 1000000) || ' s'
-    when u.us % 1000 = 0 then trim_scale(u.us / 1000) || ' ms'
-    else u.us || ' us'
+    when u.us % 1000000 = 0 then trim_scale(u.us / 1000000)::text || ' s'
+    when u.us % 1000 = 0 then trim_scale(u.us / 1000)::text || ' ms'
+    else u.us::text || ' us'
   end
     from (select trim_scale(extract(epoch from p_interval)::numeric * 1000000) as us) u
 $$;

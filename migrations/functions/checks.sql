@@ -23,7 +23,7 @@ create or replace function leasehold_internal.key_problem(p_key text) returns te
 language sql immutable parallel safe
 as $$
   select case
-    when p_key is null or p_key = '' or octet_length(p_key) > 1024 then '1 to 1024 bytes, has ' || coalesce(octet_length(p_key), 0)
+    when p_key is null or p_key = '' or octet_length(p_key) > 1024 then '1 to 1024 bytes, has ' || coalesce(octet_length(p_key), 0)::text
     when p_key ~ E'[\\x01-\\x1f\\x7f-\\x9f]' then 'no control characters'
   end
 $$;
