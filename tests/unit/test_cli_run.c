@@ -2,7 +2,7 @@
 #include "test_cli.h"
 
 #include "base/clock.h"
-#include "cli/run_schedule.h"
+#include "cli/run/supervisor_internal.h"
 
 #define MS LH_US_PER_MS
 #define S LH_US_PER_S

@@ -23,8 +23,8 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "cli/error.h"
-#include "cli/run_descendants.h"
-#include "cli/run_watch.h"
+#include "cli/run/run_internal.h"
+#include "cli/run/supervisor_internal.h"
 #include "cli/server.h"
 
 #define KILL_AFTER_US (5 * LH_US_PER_S)

@@ -1,16 +1,17 @@
-#include "cli/run_signals.h"
+#include "cli/run/run_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/run_descendants.h"
-#include "cli/run_supervisor.h"
+#include "cli/run/supervisor_internal.h"
 
 static const int passed_on[LH_RUN_PASSED_ON] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1,
                                                 SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP, SIGALRM};
@@ -165,4 +166,31 @@ int64_t lh_run_signals_pass_on(struct lh_run_signals *signals, int channel, bool
         gathered->since_us = 0;
     }
     return next_us;
+}
+
+/* --- terminal --- */
+
+void lh_run_terminal_remember(struct lh_run_terminal *terminal)
+{
+    terminal->file = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    if (terminal->file >= 0 &&
+        (tcgetpgrp(terminal->file) != getpgrp() || tcgetattr(terminal->file, &terminal->modes) != 0)) {
+        close(terminal->file);
+        terminal->file = -1;
+    }
+}
+
+void lh_run_terminal_restore(const struct lh_run_terminal *terminal)
+{
+    pid_t foreground;
+
+    if (terminal->file < 0)
+        return;
+    foreground = tcgetpgrp(terminal->file);
+    if (foreground > 0 && foreground != getpgrp() && kill(-foreground, 0) != 0 && errno == ESRCH &&
+        tcsetpgrp(terminal->file, getpgrp()) == 0)
+        foreground = getpgrp();
+    if (foreground == getpgrp())
+        tcsetattr(terminal->file, TCSADRAIN, &terminal->modes);
+    close(terminal->file);
 }

@@ -1,4 +1,4 @@
-#include "cli/run_terraform.h"
+#include "cli/run/run_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

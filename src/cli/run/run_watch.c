@@ -1,5 +1,5 @@
 /* While the command runs: its signals, its deadline, its end. */
-#include "cli/run_watch.h"
+#include "cli/run/run_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
-#include "cli/run_descendants.h"
+#include "cli/run/supervisor_internal.h"
 
 #define TICK_MIN_US (5 * LH_US_PER_MS)
 #define TICK_MAX_US (250 * LH_US_PER_MS)

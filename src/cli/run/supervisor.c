@@ -11,8 +11,7 @@
  * One turn of the loop: take the messages, reap the children, look at the clock. Timers are on CLOCK_BOOTTIME, so that a
  * machine that wakes up from a suspend finds them due at once.
  */
-#include "cli/run_supervisor.h"
-#include "client/endpoints.h"
+#include "cli/run/supervisor_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +29,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "client/endpoints.h"
 
 #define ROUND_FIRST_US                                                                                                 \
     (5 * LH_US_PER_MS) /* between two rounds of killing; doubling: a process may be unkillable for a while */
@@ -431,4 +431,35 @@ pid_t lh_run_supervisor_start(const struct lh_run_plan *plan, int *channel)
     else
         close(ends[0]);
     return pid;
+}
+
+/* --- schedule --- */
+
+#define MARGIN_MAX_US LH_US_PER_S
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+struct lh_run_schedule lh_run_schedule_of(int64_t duration_us, int64_t kill_after_us)
+{
+    struct lh_run_schedule schedule = {
+        .grace_us = least(kill_after_us, duration_us / 3),
+        .margin_us = least(duration_us / 10, MARGIN_MAX_US),
+    };
+
+    if (schedule.grace_us < 2 * schedule.margin_us)
+        schedule.grace_us = 2 * schedule.margin_us;
+    return schedule;
+}
+
+int64_t lh_run_term_at_us(const struct lh_run_schedule *schedule, int64_t deadline_us)
+{
+    return deadline_us - schedule->grace_us;
+}
+
+int64_t lh_run_kill_at_us(const struct lh_run_schedule *schedule, int64_t now_us, int64_t deadline_us)
+{
+    return least(now_us + schedule->grace_us, deadline_us - schedule->margin_us);
 }
