@@ -146,7 +146,7 @@ func (c *Client) acquire(ctx, parent context.Context, r request) (*Lease, error)
 		return nil, err
 	}
 	var g grant
-	if err := c.repeat(ctx, &r, func(call context.Context, wait time.Duration) (err error) {
+	if err := c.repeat(ctx, "Acquire", &r, func(call context.Context, wait time.Duration) (err error) {
 		g, err = c.t.acquire(call, r, wait)
 		return err
 	}); err != nil {
@@ -156,7 +156,7 @@ func (c *Client) acquire(ctx, parent context.Context, r request) (*Lease, error)
 }
 
 // repeat tries until a try is granted, or ends otherwise; r gets its lease key here.
-func (c *Client) repeat(ctx context.Context, r *request, try func(call context.Context, wait time.Duration) error) error {
+func (c *Client) repeat(ctx context.Context, verb string, r *request, try func(call context.Context, wait time.Duration) error) error {
 	r.leaseKey = newUUID()
 	waitUntil, repeated := Forever, false
 	if now := clock(); !r.whileAlive && r.wait < Forever-now {
@@ -174,6 +174,7 @@ func (c *Client) repeat(ctx context.Context, r *request, try func(call context.C
 		return ErrClosed
 	}
 	c.awaitReleases(call, r.refs())
+	retry := c.retrying(verb, r.refs()[0], r.strategy)
 	for {
 		wait := Forever
 		if waitUntil != Forever {
@@ -183,21 +184,27 @@ func (c *Client) repeat(ctx context.Context, r *request, try func(call context.C
 		if err == nil {
 			return nil
 		}
-		var unavailable *UnavailableError
-		switch {
+		until := Forever
+		if waitUntil != Forever {
+			until = waitUntil + c.settings.patience
+		}
+		switch isUnavailable := errors.As(err, new(*UnavailableError)); {
 		case c.ctx.Err() != nil:
 			return ErrClosed
 		case ctx.Err() != nil:
 			c.giveUp(r.refs())
 			return ctx.Err()
-		case errors.As(err, &unavailable):
+		case isUnavailable && clock() >= until:
+			c.giveUp(r.refs())
+		case isUnavailable || errors.As(err, new(*HeldError)):
 			// The same lease key makes the repetition the same acquisition, with its old place in the queue.
-			if waitUntil == Forever || clock() < waitUntil+c.settings.patience {
+			if retry.again(call, err, until-clock()) {
 				repeated = true
-				pause(call, 100*time.Millisecond)
 				continue
 			}
-			c.giveUp(r.refs())
+			if isUnavailable {
+				c.giveUp(r.refs())
+			}
 		case repeated && isEnded(err):
 			// The daemon granted it, saw the connection break, and took the lease back.
 			repeated, r.leaseKey = false, newUUID()

@@ -26,6 +26,7 @@ type HeldError struct {
 	Silent         time.Duration // since the holder's last renewal
 	HeldFor        time.Duration // since it was acquired
 	Message        string        // the server's sentence for people
+	retry          RetryReason   // LEASE_HELD or SCOPE_BUSY; empty: the wait has passed
 }
 
 func (e *HeldError) Error() string {
@@ -82,7 +83,11 @@ func (e *ArgumentError) Error() string { return "leasehold: " + e.Message }
 
 // UnavailableError says that no server could be reached in time. An acquire that ends with it holds nothing for long: what was
 // granted unheard is released as soon as a server can be reached, or ends by its deadline.
-type UnavailableError struct{ Err error }
+type UnavailableError struct {
+	Err        error
+	Reason     RetryReason // of the last attempt; may be empty
+	retryAfter time.Duration
+}
 
 func (e *UnavailableError) Error() string { return "leasehold: unavailable: " + e.Err.Error() }
 func (e *UnavailableError) Unwrap() error { return e.Err }

@@ -16,6 +16,7 @@ type Lease struct {
 	cancel   func(error)
 	over     chan struct{} // closed when it is lost or released
 	listener Listener
+	strategy Strategy // nil: the client's
 
 	// Guarded by c.mu.
 	token     int64
@@ -91,7 +92,7 @@ func (c *Client) newLease(parent context.Context, r request, g grant) (*Lease, e
 }
 
 func (c *Client) makeLease(parent context.Context, r request, it ref, g grant) *Lease {
-	l := &Lease{c: c, ref: it, duration: it.duration, listener: r.listener, over: make(chan struct{})}
+	l := &Lease{c: c, ref: it, duration: it.duration, listener: r.listener, strategy: r.strategy, over: make(chan struct{})}
 	l.take(g)
 	inner, cancel := context.WithCancelCause(parent)
 	l.ctx, l.cancel = leaseContext{inner, l}, cancel
@@ -229,6 +230,7 @@ func (l *Lease) Downgrade(ctx context.Context, units int) error {
 	if err := checkUnits(units); err != nil {
 		return err
 	}
+	retry := l.c.retrying("Downgrade", l.ref, l.strategy)
 	for {
 		if err := l.canChange("downgraded"); err != nil {
 			return err
@@ -253,9 +255,12 @@ func (l *Lease) Downgrade(ctx context.Context, units int) error {
 		case !errors.As(err, new(*UnavailableError)):
 			return err
 		}
-		pause(ctx, 100*time.Millisecond)
-		if ctx.Err() != nil {
+		isRefused := !retry.again(ctx, err, l.Remaining())
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
+		case isRefused:
+			return err
 		}
 	}
 }
@@ -295,27 +300,36 @@ func (c *Client) release(ctx context.Context, leases []*Lease, with outcome) (re
 			open = append(open, l)
 		}
 	}
+	retry := c.retrying("Release", leases[0].ref, leases[0].strategy)
 	for len(open) > 0 {
-		items, repeated := make([]ending, len(open)), make([]bool, len(open))
-		for i, l := range open {
-			items[i], repeated[i] = ending{l.ref, with}, l.sends()
-		}
-		try, cancel := context.WithTimeout(ctx, c.settings.patience)
-		answers := c.t.release(try, items)
-		cancel()
-		var again []*Lease
-		for i, l := range open {
-			if errors.As(answers[i], new(*UnavailableError)) && ctx.Err() == nil && l.Remaining() > 0 {
-				again = append(again, l)
-			} else {
-				result = first(result, l.endRelease(answers[i], repeated[i]))
+		again, trouble, err := c.tryRelease(ctx, open, with)
+		result = first(result, err)
+		if open = again; len(open) > 0 && !retry.again(ctx, trouble, remainingOf(open)) {
+			for _, l := range open {
+				result = first(result, l.endRelease(trouble, true))
 			}
-		}
-		if open = again; len(open) > 0 {
-			pause(ctx, 100*time.Millisecond)
+			return result
 		}
 	}
 	return result
+}
+
+// tryRelease is one try. It returns those that may be tried again, and why, and the first error of the others.
+func (c *Client) tryRelease(ctx context.Context, leases []*Lease, with outcome) (again []*Lease, trouble, result error) {
+	items, repeated := make([]ending, len(leases)), make([]bool, len(leases))
+	for i, l := range leases {
+		items[i], repeated[i] = ending{l.ref, with}, l.sends()
+	}
+	try, cancel := context.WithTimeout(ctx, c.settings.patience)
+	defer cancel()
+	for i, answer := range c.t.release(try, items) {
+		if l := leases[i]; errors.As(answer, new(*UnavailableError)) && ctx.Err() == nil && l.Remaining() > 0 {
+			again, trouble = append(again, l), first(trouble, answer)
+		} else {
+			result = first(result, l.endRelease(answer, repeated[i]))
+		}
+	}
+	return again, trouble, result
 }
 
 func first(a, b error) error {

@@ -26,6 +26,8 @@ type settings struct {
 	poll      time.Duration
 	flush     time.Duration
 	logf      func(format string, args ...any)
+	strategy  Strategy // nil: after 100 ms
+	retryLog  func(RetryStep)
 }
 
 // ClientOption changes what [Dial] and [Over] make.
@@ -76,6 +78,7 @@ type request struct {
 	labels                          map[string]string
 	scopes                          []Scope // of AcquireAll, in place of namespace, key, mode and units
 	listener                        Listener
+	strategy                        Strategy         // nil: the client's
 	isHold                          bool             // over a stream, where there are streams
 	queued                          func(*HeldError) // told while it waits; may be nil
 }

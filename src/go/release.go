@@ -53,7 +53,7 @@ func (l *Lease) TryRelease(options ...ReleaseOption) error {
 	p := &parting{l, with, make(chan struct{})}
 	if len(c.releases.waiting) >= mostReleases {
 		c.part(p)
-		return &UnavailableError{errors.New("too many releases wait to be sent: the lease is left to expire")}
+		return &UnavailableError{Err: errors.New("too many releases wait to be sent: the lease is left to expire")}
 	}
 	c.releases.add(p)
 	if c.releases.done == nil {

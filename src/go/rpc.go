@@ -66,6 +66,7 @@ func Dial(target string, options ...ClientOption) (*Client, error) {
 		conn, err := grpc.NewClient(address, append([]grpc.DialOption{
 			grpc.WithTransportCredentials(secrets),
 			grpc.WithDisableRetry(), // this package repeats calls itself
+			grpc.WithChainUnaryInterceptor(marked), grpc.WithChainStreamInterceptor(markedStream),
 			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: s.patience,
 				Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}}),
 		}, s.grpc...)...)
@@ -243,7 +244,7 @@ func (t *rpc) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
 		return nil, t.failed(s, refs[0], err)
 	}
 	if len(answer.GetResults()) != len(refs) {
-		return nil, &UnavailableError{fmt.Errorf("%d answers to %d renewals", len(answer.GetResults()), len(refs))}
+		return nil, &UnavailableError{Err: fmt.Errorf("%d answers to %d renewals", len(answer.GetResults()), len(refs))}
 	}
 	beats := make([]beat, len(refs))
 	for i, result := range answer.GetResults() {
@@ -280,7 +281,7 @@ func (t *rpc) release(ctx context.Context, items []ending) []error {
 	if err != nil {
 		err = t.failed(s, items[0].ref, err)
 	} else if n := len(answer.GetResults()); n != len(items) {
-		err = &UnavailableError{fmt.Errorf("%d answers to %d releases", n, len(items))}
+		err = &UnavailableError{Err: fmt.Errorf("%d answers to %d releases", n, len(items))}
 	}
 	errs := make([]error, len(items))
 	for i, each := range items {
@@ -304,7 +305,7 @@ func released(it ref, result *pb.ReleaseResult) error {
 	case pb.Outcome_OUTCOME_INVALID:
 		return &ArgumentError{Message: result.GetMessage()}
 	}
-	return &UnavailableError{errors.New(result.GetMessage())}
+	return &UnavailableError{Err: errors.New(result.GetMessage()), Reason: RetryOutcomeRetry}
 }
 
 func (t *rpc) giveUp(ctx context.Context, it ref) error {
@@ -355,7 +356,7 @@ func reasonOf(reason pb.EndReason) Reason {
 // fromStatus makes an error of this package from one of gRPC's, by the reason in its details.
 func fromStatus(it ref, err error) error {
 	if err == io.EOF {
-		return &UnavailableError{errors.New("the server ended the call without an answer")}
+		return &UnavailableError{Err: errors.New("the server ended the call without an answer")}
 	}
 	state := status.Convert(err)
 	held := &HeldError{Namespace: it.namespace, Key: it.key, Message: state.Message()}
@@ -374,7 +375,10 @@ func fromStatus(it ref, err error) error {
 		}
 	}
 	switch reason {
-	case "LEASE_HELD", "SCOPE_BUSY", "WAIT_TIMEOUT":
+	case "LEASE_HELD", "SCOPE_BUSY":
+		held.retry = RetryReason(reason)
+		return held
+	case "WAIT_TIMEOUT":
 		return held
 	case "NOT_HELD":
 		return &LostError{it.namespace, it.key, Unknown, state.Message()}
@@ -387,5 +391,5 @@ func fromStatus(it ref, err error) error {
 	case codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented, codes.FailedPrecondition:
 		return &DeniedError{state.Code().String(), state.Message()}
 	}
-	return &UnavailableError{err}
+	return unavailable(err)
 }

@@ -388,7 +388,9 @@ func (d *direct) heldOf(s *session, r request) error {
 		return err
 	}
 	it := r.scopes[first-1]
-	return d.held(s, request{namespace: it.Namespace, key: it.Key})
+	held := d.held(s, request{namespace: it.Namespace, key: it.Key})
+	held.retry = RetryLeaseHeld
+	return held
 }
 
 // downgrade gives up soon where somebody keeps the row locked.
@@ -462,6 +464,9 @@ func (d *direct) queueFor(ctx context.Context, s *session, r request, wait time.
 		}
 	}
 	held := d.held(s, r)
+	if r.wait == 0 {
+		held.retry = RetryLeaseHeld
+	}
 	if wait > 0 {
 		if err := d.leave(s, r.ref()); err != nil {
 			return g, err
@@ -580,7 +585,7 @@ func (d *direct) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
 	select {
 	case s = <-d.renewal:
 	case <-ctx.Done():
-		return nil, &UnavailableError{ctx.Err()}
+		return nil, &UnavailableError{Err: ctx.Err()}
 	}
 	defer func() { d.renewal <- s }()
 	if s == nil || !s.isUsable() {
@@ -769,7 +774,7 @@ func (d *direct) holder(ctx context.Context, namespace, key string) (*Holder, er
 func fromSQL(it ref, err error) error {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
-		return &UnavailableError{err}
+		return &UnavailableError{Err: err, Reason: sqlReason(err)}
 	}
 	// A condition of Leasehold's: its message begins with the name.
 	words := strings.TrimPrefix(e.Message, strings.SplitN(e.Message, " ", 2)[0]+" ")
@@ -795,5 +800,18 @@ func fromSQL(it ref, err error) error {
 	case "3D", "3F", "42": // no database, no schema
 		return &DeniedError{e.Code, e.Message}
 	}
-	return &UnavailableError{err}
+	return &UnavailableError{Err: err, Reason: sqlReason(err)}
+}
+
+func sqlReason(err error) RetryReason {
+	var e *pgconn.PgError
+	switch {
+	case errors.As(err, new(*pgconn.ConnectError)):
+		return RetrySocketNotAvailable
+	case !errors.As(err, &e):
+		return RetrySocketClosedWhileInFlight
+	case e.Code == "55P03": // somebody keeps a row locked
+		return RetryScopeBusy
+	}
+	return RetryDatabaseUnavailable
 }

@@ -49,7 +49,7 @@ func (c *Client) acquireAll(ctx, parent context.Context, scopes []Scope, options
 		return nil, err
 	}
 	var grants []grant
-	if err := c.repeat(ctx, &r, func(call context.Context, wait time.Duration) (err error) {
+	if err := c.repeat(ctx, "AcquireAll", &r, func(call context.Context, wait time.Duration) (err error) {
 		grants, err = c.t.acquireAll(call, r, wait)
 		return err
 	}); err != nil {
@@ -120,8 +120,12 @@ func (s *Leases) Context() context.Context { return s.ctx }
 
 // Remaining is how long work under all the leases may still take, if they are not renewed again.
 func (s *Leases) Remaining() time.Duration {
+	return remainingOf(s.leases)
+}
+
+func remainingOf(leases []*Lease) time.Duration {
 	least := Forever
-	for _, l := range s.leases {
+	for _, l := range leases {
 		least = min(least, l.Remaining())
 	}
 	return least

@@ -1,0 +1,128 @@
+package leasehold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	leasehold "leasehold.example/go"
+)
+
+// steps collects what a retry log gets.
+type steps struct {
+	mu  sync.Mutex
+	all []leasehold.RetryStep
+}
+
+func (t *steps) add(step leasehold.RetryStep) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = append(t.all, step)
+}
+
+func (t *steps) get() []leasehold.RetryStep {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.all)
+}
+
+func (s *site) refuse(p *flaky, on bool) {
+	ask(s, "proxy/set", object{"id": p.ID, "refusing": on}, nil)
+	if on {
+		p.cut()
+	}
+}
+
+// The cases about retries.
+var retryCases = []testCase{
+	{"strategy_decides_about_retries", "grpc", func(s *site) {
+		ctx, p := context.Background(), s.flaky(0)
+		var asked []leasehold.Retry
+		patient := func(r leasehold.Retry) (time.Duration, bool) {
+			asked = append(asked, r)
+			if len(asked) == 3 {
+				s.refuse(p, false)
+			}
+			return 20 * time.Millisecond, true
+		}
+		c := s.clientAt(p.Target, leasehold.WithStrategy(leasehold.FailFast))
+		s.refuse(p, true)
+		var unavailable *leasehold.UnavailableError
+		if _, err := c.Acquire(ctx, "cases", s.key, leasehold.Wait(time.Minute)); !errors.As(err, &unavailable) || unavailable.Reason != leasehold.RetrySocketNotAvailable {
+			s.Fatalf("%#v", err)
+		}
+		l := s.acquire(c, leasehold.Retries(patient)) // counts before the client's
+		for i, r := range asked {
+			if r.Verb != "Acquire" || r.Key != s.key || r.Reason != leasehold.RetrySocketNotAvailable || r.Failures != i+1 || r.Attempts != i+1 ||
+				len(r.Reasons) != 1 || r.Remaining <= 0 || r.Err == nil {
+				s.Fatalf("%+v", r)
+			}
+		}
+		if len(asked) < 3 {
+			s.Fatal(asked)
+		}
+		p.decide("cut", "pass") // the answer
+		asked = asked[:0]
+		s.release(l) // by the strategy of its acquire
+		if len(asked) != 1 || asked[0].Verb != "Release" || asked[0].Reason != leasehold.RetrySocketClosedWhileInFlight {
+			s.Fatalf("%+v", asked)
+		}
+		held := s.acquire(c)
+		asked = asked[:0]
+		_, err := c.Acquire(ctx, "cases", s.key, leasehold.Retries(func(r leasehold.Retry) (time.Duration, bool) {
+			asked = append(asked, r)
+			if len(asked) == 2 {
+				s.release(held)
+			}
+			return time.Millisecond, true
+		}))
+		must(s, err)
+		if asked[0].Reason != leasehold.RetryLeaseHeld {
+			s.Fatalf("%+v", asked)
+		}
+		if _, err := c.Acquire(ctx, "cases", s.key, leasehold.Retries(leasehold.BestEffort)); !errors.As(err, new(*leasehold.HeldError)) {
+			s.Fatal(err)
+		}
+		if _, err := c.Acquire(ctx, "cases", s.key, leasehold.Retries(func(leasehold.Retry) (time.Duration, bool) { return time.Hour, true })); !errors.As(err, new(*leasehold.HeldError)) {
+			s.Fatal(err) // longer than the request's time
+		}
+		must(s, c.Close())
+	}},
+	{"retries_are_logged", "grpc", func(s *site) {
+		var log steps
+		p := s.flaky(0)
+		c := s.clientAt(p.Target, leasehold.RetryLog(log.add), leasehold.Patience(time.Second))
+		s.refuse(p, true)
+		done := make(chan later, 1)
+		go func() {
+			l, err := c.Acquire(context.Background(), "cases", s.key, leasehold.Wait(time.Minute))
+			done <- later{l, err}
+		}()
+		wait(s, "two retries", func() bool { return len(log.get()) >= 2 })
+		s.refuse(p, false)
+		got := <-done
+		must(s, got.err)
+		for _, step := range log.get() {
+			if step.Verb != "Acquire" || step.Refused || step.Reason != leasehold.RetrySocketNotAvailable || step.Delay != 100*time.Millisecond {
+				s.Fatalf("%+v", step)
+			}
+		}
+		before := len(log.get())
+		if _, err := c.Acquire(context.Background(), "cases", s.key); !errors.As(err, new(*leasehold.HeldError)) {
+			s.Fatal(err)
+		}
+		if steps := log.get()[before:]; len(steps) != 1 || !steps[0].Refused || steps[0].Reason != leasehold.RetryLeaseHeld {
+			s.Fatalf("%+v", steps)
+		}
+		s.release(got.l)
+		delays := []string{}
+		for failures := 1; failures <= 11; failures += 5 {
+			delay, _ := leasehold.BestEffort(leasehold.Retry{Failures: failures})
+			delays = append(delays, fmt.Sprint(delay, " ", leasehold.ControlledBackoff(failures)))
+		}
+		s.is(fmt.Sprint(delays), "[1ms 1ms 32ms 1s 500ms 1s]")
+	}},
+}
