@@ -97,6 +97,56 @@ export interface LeadOptions {
   onLeader?: (owner: string) => void;
 }
 
+export interface Explanation {
+  state: 'free' | 'held' | 'shared' | 'resting';
+  /** In words. */
+  advice: string;
+  waiters: number;
+  firstWaiter: string | null;
+  holders: number;
+  /** The owner that the holder named, the oldest of several. */
+  holder: string | null;
+  /** The holder's, as proved. */
+  principal: string | null;
+  token: bigint | null;
+  liveness: 'alive' | 'suspected_dead' | 'overdue' | 'expired' | null;
+  /** The grant; of a free key, the end of the last lease. */
+  since: Date | null;
+  heartbeats: number | null;
+  lastHeartbeatAt: Date | null;
+  expiresAt: Date | null;
+  mode: 'exclusive' | 'shared' | null;
+  /** Taken by all shared holders. */
+  units: number | null;
+  restsUntil: Date | null;
+  /** In force, its settings by name. */
+  policy: Record<string, unknown>;
+}
+
+export interface WatchOptions {
+  key?: string;
+  /** And below the namespace. */
+  children?: boolean;
+  signal?: AbortSignal;
+}
+
+export interface LeaseEvent {
+  /** `held`: when the watch began; `synced`: that was all. */
+  kind: 'held' | 'synced' | 'acquired' | 'downgraded' | 'released' | 'failed' | 'expired' | 'max_hold' | 'forced' | 'unknown';
+  namespace: string;
+  key: string;
+  token: bigint;
+  owner: string;
+  principal: string;
+  mode: 'exclusive' | 'shared';
+  units: number;
+  /** The administrator's words, of a forced end. */
+  reason: string;
+  /** JSON, or empty. */
+  result: string;
+  error: string;
+}
+
 export type LostReason = 'expired' | 'forced' | 'released' | 'failed' | 'max_hold' | 'unreachable' | 'closed' | 'unknown';
 
 /** A client of `pg`, with no transaction open; or anything with the same query(text, values). */
@@ -147,6 +197,15 @@ export class Client implements AsyncDisposable {
    */
   lead<T>(namespace: string, key: string, options: LeadOptions, work: (lease: Lease) => T | Promise<T>): Promise<T>;
   lead<T>(namespace: string, key: string, work: (lease: Lease) => T | Promise<T>): Promise<T>;
+
+  /** Who holds the key, whether it is alive, who waits, and what to do. */
+  explain(namespace: string, key: string): Promise<Explanation>;
+
+  /**
+   * First what is held in the namespace (none: everywhere), then `synced`, then each grant and end. After a connection broke it begins anew, with
+   * what is held. Ends when the client is closed; rejects with the signal's reason. Through a server only.
+   */
+  watch(namespace?: string, options?: WatchOptions): AsyncGenerator<LeaseEvent, void, void>;
 
   /** Ends all connections. Leases that are still held are lost with the reason `closed`, and end by their deadline. */
   close(): Promise<void>;

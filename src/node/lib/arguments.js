@@ -77,6 +77,7 @@ const RULES = {
   pollMs: ['a number of milliseconds above 0', (value) => Number.isFinite(value) && value > 0],
   shared: ['true or false', (value) => typeof value === 'boolean'],
   units: [`1 to ${MOST_UNITS}`, (value) => Number.isInteger(value) && value >= 1 && value <= MOST_UNITS],
+  children: ['true or false', (value) => typeof value === 'boolean'],
   whileAlive: ['true or false', (value) => typeof value === 'boolean'],
   labels: ['an object of strings, of Unicode without NUL', (value) => isObject(value) && Object.entries(value).flat().every(isUnicode)],
   signal: ['an AbortSignal', (value) => isObject(value) && typeof value.addEventListener === 'function' && typeof value.aborted === 'boolean'],
@@ -143,10 +144,11 @@ function requestOf(namespace, key, options) {
 
 const ACQUIRE = ['durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued', 'whileAlive'];
 const ALL = ['durationMs', 'waitMs', 'owner', 'labels', 'signal'];
+const WATCH = ['key', 'children', 'signal'];
 const SCOPE = ['namespace', 'key', 'shared', 'units'];
 const LEAD = ['durationMs', 'owner', 'labels', 'atLeastMs', 'signal', 'onLeader'];
 const CLIENT = ['server', 'database', 'owner', 'tls', 'tokenFile', 'patienceMs', 'pollMs', 'warn'];
 const RELEASE = ['result', 'failure'];
 const TLS = ['caFile', 'certFile', 'keyFile', 'serverName'];
 
-module.exports = { check, checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, LEAD, CLIENT, RELEASE, TLS };
+module.exports = { check, checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, LEAD, CLIENT, RELEASE, TLS, WATCH };

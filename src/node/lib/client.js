@@ -8,13 +8,14 @@ const { SqlTransport } = require('./sql.js');
 const { Declared } = require('./declared.js');
 const { Lease, asyncDispose } = require('./lease.js');
 const { Renewer } = require('./renewer.js');
-const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, CLIENT, LEAD, TLS } = require('./arguments.js');
+const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, CLIENT, LEAD, TLS, WATCH } = require('./arguments.js');
 const { ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
 const { refsOf } = require('./scopes.js');
 const { clock, sleep } = require('./time.js');
 const { acquireIn } = require('./transaction.js');
 
 const RETRY_AFTER_MS = 100;
+const WATCH_AGAIN_MS = 300; // after it broke
 const FLUSH_MS = 1000; // how long close() waits for what is being given up
 
 /** Any number of leases, renewed together. */
@@ -100,6 +101,46 @@ class Client {
         if (error !== lease.lost || error.reason === 'closed' || signal?.aborted) throw error;
       }
     }
+  }
+
+  async explain(namespace, key, ...more) {
+    checkNoMore('explain', more, 'namespace, key');
+    requestOf(namespace, key, {});
+    if (this.#closing.signal.aborted) throw new ClosedError();
+    for (const until = clock() + this.#renewer.patienceMs; ; await sleep(RETRY_AFTER_MS, this.#closing.signal)) {
+      try {
+        return await this._transport.explain({ namespace, key }, Math.max(until - clock(), 1));
+      } catch (error) {
+        if (!(error instanceof UnavailableError) || clock() >= until) throw error;
+      }
+    }
+  }
+
+  async *watch(namespace = '', options = {}, ...more) {
+    checkNoMore('watch', more, 'namespace, options');
+    checkOptions('watch', options, WATCH);
+    const { key = '', children = false, signal } = options;
+    if (key && (children || !namespace)) throw refused('key', key, 'absent with children, or without a namespace');
+    requestOf(namespace || 'any', key || 'any', {});
+    if (!this._transport.watch) throw new InvalidArgumentError('watch needs a server: in SQL nothing tells of each change', 'database', 'a server');
+    const stop = new AbortController();
+    const abort = () => stop.abort();
+    const signals = [signal, this.#closing.signal].filter(Boolean);
+    for (const each of signals) each.addEventListener('abort', abort, { once: true });
+    if (signals.some(({ aborted }) => aborted)) abort();
+    try {
+      while (!stop.signal.aborted) {
+        try {
+          yield* this._transport.watch({ namespace, key, children }, stop.signal);
+        } catch (error) {
+          if (!stop.signal.aborted && !(error instanceof UnavailableError)) throw error;
+        }
+        await sleep(WATCH_AGAIN_MS, stop.signal);
+      }
+    } finally {
+      for (const each of signals) each.removeEventListener('abort', abort);
+    }
+    if (signal?.aborted) throw signal.reason;
   }
 
   close() {

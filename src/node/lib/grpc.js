@@ -21,11 +21,12 @@ const CHANNEL = {
   'grpc.initial_reconnect_backoff_ms': 100,
   'grpc.max_reconnect_backoff_ms': 1000,
 };
-const { LeaseService } = grpc.loadPackageDefinition(
+const { ConsoleService, LeaseService } = grpc.loadPackageDefinition(
   loader.fromJSON(require('./leasehold.json'), { keepCase: true, longs: String, enums: String, defaults: true, oneofs: true }),
 ).leasehold.v1;
 
 const durationOf = (ms) => ({ seconds: Math.floor(ms / 1000), nanos: Math.floor((ms % 1000) * 1e6) });
+const dateOf = (at) => (at ? new Date(Number(at.seconds) * 1000 + at.nanos / 1e6) : null);
 const msOf = (duration) => (duration ? Number(duration.seconds) * 1000 + duration.nanos / 1e6 : 0);
 const scopeOf = ({ namespace, key }) => ({ namespace: namespace.split('.'), key });
 const refOf = (ref) => ({ scope: scopeOf(ref), lease_key: ref.leaseKey });
@@ -60,7 +61,8 @@ class GrpcTransport {
       const stamp = JSON.stringify(files.map(({ ino, size, mtimeMs }) => [ino, size, mtimeMs]));
       if (server.stamp !== stamp) {
         server.stub?.close(); // its calls go on
-        server.stub = this.#connect(server.address);
+        server.stub = this.#connect(LeaseService, server.address);
+        server.console = null;
         server.stamp = stamp;
       }
       if (this.tokenFile) {
@@ -74,7 +76,7 @@ class GrpcTransport {
     return { server, metadata };
   }
 
-  #connect(address) {
+  #connect(Service, address) {
     const isPlain = !this.tls || address.startsWith('unix:');
     const read = (file) => (file ? fs.readFileSync(file) : null);
     const { caFile, keyFile, certFile, serverName } = this.tls ?? {};
@@ -82,7 +84,7 @@ class GrpcTransport {
     const name = serverName && !isPlain ? { 'grpc.ssl_target_name_override': serverName, 'grpc.default_authority': serverName } : {};
     // A proxy of the environment is another host: it leads nowhere, and would read what loopback keeps.
     const near = isLocal(address) ? { 'grpc.enable_http_proxy': 0 } : {};
-    return new LeaseService(address, credentials, { ...CHANNEL, ...name, ...near });
+    return new Service(address, credentials, { ...CHANNEL, ...name, ...near });
   }
 
   #failed(server, ref, status) {
@@ -98,7 +100,8 @@ class GrpcTransport {
       const { server, metadata } = this.#open();
       const cancel = () => call.cancel();
       signal?.addEventListener('abort', cancel);
-      const call = server.stub[method](request, metadata, { deadline: Date.now() + timeoutMs }, (error, reply) => {
+      if (method === 'Explain') server.console ??= this.#connect(ConsoleService, server.address);
+      const call = (method === 'Explain' ? server.console : server.stub)[method](request, metadata, { deadline: Date.now() + timeoutMs }, (error, reply) => {
         this.#calls.delete(call);
         signal?.removeEventListener('abort', cancel);
         error ? reject(this.#failed(server, ref, error)) : resolve(reply);
@@ -198,10 +201,46 @@ class GrpcTransport {
     return this.release(ref, { isFailed: true, value: 'the caller gave up before it heard of the grant' }, timeoutMs);
   }
 
+  async explain({ namespace, key }, timeoutMs) {
+    const found = await this.#unary('Explain', { namespace, key }, { scope: scopeOf({ namespace, key }) }, timeoutMs);
+    const isHeld = ['held', 'shared'].includes(found.state);
+    return {
+      state: found.state, advice: found.advice, waiters: found.waiters, holders: found.holders, policy: JSON.parse(found.policy || '{}'),
+      holder: found.holder || null, principal: found.principal || null, token: found.token === '0' ? null : BigInt(found.token),
+      liveness: found.liveness || null, since: dateOf(found.since), heartbeats: isHeld ? Number(found.heartbeats) : null,
+      lastHeartbeatAt: dateOf(found.last_heartbeat_at), expiresAt: dateOf(found.expires_at), firstWaiter: found.first_waiter || null,
+      mode: found.mode === 'MODE_UNSPECIFIED' ? null : modeOf(found.mode), units: isHeld ? found.units : null, restsUntil: dateOf(found.rests_until),
+    };
+  }
+
+  /** Until the stream breaks, or the signal aborts. */
+  async *watch({ namespace, key, children }, signal) {
+    const { server, metadata } = this.#open();
+    const request = { namespace: namespace ? namespace.split('.') : [], include_children: children, include_initial: true, key, alive: true };
+    const call = server.stub.WatchLeases(request, metadata);
+    const cancel = () => call.cancel();
+    this.#calls.add(call);
+    call.on('status', () => this.#calls.delete(call));
+    signal.addEventListener('abort', cancel, { once: true });
+    if (signal.aborted) cancel();
+    try {
+      for await (const event of call) if (event.type !== 'TYPE_ALIVE') yield eventOf(event);
+    } catch (status) {
+      throw this.#failed(server, { namespace, key }, status);
+    } finally {
+      signal.removeEventListener('abort', cancel);
+      call.on('error', () => {});
+      call.cancel();
+    }
+  }
+
   async close() {
     this.#isClosed = true;
     for (const call of this.#calls) call.cancel();
-    for (const { stub } of this.#servers) stub?.close();
+    for (const { stub, console } of this.#servers) {
+      stub?.close();
+      console?.close();
+    }
     await new Promise(setImmediate);
   }
 }
@@ -242,6 +281,18 @@ class Tie {
   close() {
     this.#call.cancel();
   }
+}
+
+const modeOf = (mode) => (mode === 'MODE_SHARED' ? 'shared' : 'exclusive');
+
+function eventOf({ type, lease, reason, end_reason: ended, result, error }) {
+  const word = type.slice('TYPE_'.length).toLowerCase();
+  const isEnd = ['released', 'expired', 'forced'].includes(word) && ended !== 'END_REASON_UNSPECIFIED';
+  const { scope, token = '0', owner = '', principal = '', mode, units = 0 } = lease ?? {};
+  return {
+    kind: word === 'initial' ? 'held' : isEnd ? reasonOf(ended) : word,
+    namespace: scope?.namespace.join('.') ?? '', key: scope?.key ?? '', token: BigInt(token), owner, principal, mode: modeOf(mode), units, reason, result, error,
+  };
 }
 
 const grantOf = ({ token, units, slots, remaining, deadline_is_final: isFinal }, since) => ({

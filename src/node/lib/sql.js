@@ -231,6 +231,15 @@ class SqlTransport {
     });
   }
 
+  explain({ namespace, key }, timeoutMs) {
+    return this.#with(async (session) => {
+      const [{ found }] = await session.query("select (to_jsonb(e) || jsonb_build_object('token', e.token::text))::text as found from leasehold.explain($1::text, $2::text) e", [namespace, key], timeoutMs);
+      const { last_heartbeat_at: beat, expires_at: expires, rests_until: rests, first_waiter: firstWaiter, since, token, ...rest } = JSON.parse(found);
+      const dateOf = (text) => (text === null ? null : new Date(text));
+      return { ...rest, firstWaiter, token: token === null ? null : BigInt(token), since: dateOf(since), lastHeartbeatAt: dateOf(beat), expiresAt: dateOf(expires), restsUntil: dateOf(rests) };
+    });
+  }
+
   async close() {
     this.#isClosed = true;
     const idle = [this.#renewal, ...this.#idle].filter(Boolean);

@@ -10,7 +10,8 @@ from .arguments import Scope
 from .client import Client, Lease
 from .declared import AsyncDeclared, Declared
 from .errors import Denied, Held, InvalidArgument, LeaseholdError, LeaseLost, Unavailable
+from .look import Event, Explanation
 from .tls import TLS
 
-__all__ = ["TLS", "AsyncClient", "AsyncDeclared", "AsyncLease", "Client", "Declared", "Denied", "Held", "InvalidArgument", "Lease", "LeaseLost", "LeaseholdError",
+__all__ = ["TLS", "AsyncClient", "AsyncDeclared", "AsyncLease", "Client", "Declared", "Denied", "Event", "Explanation", "Held", "InvalidArgument", "Lease", "LeaseLost", "LeaseholdError",
            "Scope", "Unavailable", "dbapi"]

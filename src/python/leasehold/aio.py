@@ -7,12 +7,13 @@ import functools
 from types import TracebackType
 from typing import Any, AsyncContextManager, AsyncIterator, Awaitable, Callable, Iterable, Mapping, ParamSpec, TypeVar, Unpack
 
-from . import arguments
+from . import arguments, look
 from .arguments import Options, Scope
 from .client import BaseClient, describe, has_failed, is_told, note
 from .declared import AsyncDeclared
 from .errors import Held, LeaseholdError, LeaseLost
 from .lease import BaseLease
+from .look import Event, Explanation
 from .runtime import Runtime, Tasks
 
 P = ParamSpec("P")
@@ -151,6 +152,14 @@ class AsyncClient(BaseClient):
             finally:
                 with contextlib.suppress(LeaseLost):
                     await leadership.release(leadership.result)
+
+    async def explain(self, namespace: str, key: str) -> Explanation:
+        """As Client.explain."""
+        return await look.explain(self._core, namespace, key)
+
+    def watch(self, namespace: str = "", key: str | None = None, *, children: bool = False) -> AsyncIterator[Event]:
+        """As Client.watch, for `async for`. To leave the loop early, use contextlib.aclosing."""
+        return look.watch(self._core, namespace, key, children)
 
     async def close(self) -> None:
         """Leases that are still held are renewed no more, and end by their deadline."""

@@ -9,12 +9,13 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, ContextManager, Coroutine, Iterable, Iterator, Mapping, ParamSpec, TypeGuard, TypeVar, Unpack
 
-from . import arguments
+from . import arguments, look
 from .arguments import Options, Scope
 from .core import Core, Transport
 from .declared import Declared
 from .errors import Held, InvalidArgument, LeaseholdError, LeaseLost
 from .lease import BaseLease, Unique
+from .look import Event, Explanation
 from .runtime import Runtime, Threads, run
 from .tls import TLS, from_environment
 
@@ -202,6 +203,23 @@ class Client(BaseClient):
                     yield leadership
             except LeaseLost:
                 pass
+
+    def explain(self, namespace: str, key: str) -> Explanation:
+        """Who holds the key, whether it is alive, who waits, and what to do."""
+        return run(look.explain(self._core, namespace, key))
+
+    def watch(self, namespace: str = "", key: str | None = None, *, children: bool = False) -> Iterator[Event]:
+        """For `for`: first what is held in the namespace (none: everywhere; children: and below it), then `synced`, then each grant and end. After a
+        connection broke it begins anew, with what is held. Through a server only."""
+        events = look.watch(self._core, namespace, key, children)
+        try:
+            while True:
+                try:
+                    yield run(events.__anext__())  # type: ignore[arg-type]
+                except StopAsyncIteration:
+                    return
+        finally:
+            run(events.aclose())  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """Leases that are still held are renewed no more, and end by their deadline."""

@@ -16,7 +16,7 @@ import sys
 import threading
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Protocol, Sequence, TypeVar
 
 from . import arguments
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable, scope_name
@@ -26,6 +26,7 @@ from .runtime import Runtime, clock
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+T = TypeVar("T")
 log = logging.getLogger("leasehold")
 
 PATIENCE = 4  # a renewal waits a quarter of a duration for its answer, then it is sent anew
@@ -105,6 +106,8 @@ class Transport(Protocol):
     async def end_reason(self, ref: Ref, until: float) -> str:
         """Of a lease that a release did not find, as far as that is known."""
 
+    async def explain(self, namespace: str, key: str, until: float) -> Any: ...
+
     async def interrupt(self) -> None:
         """Calls that are open end at once; later ones fail."""
 
@@ -182,6 +185,17 @@ class Core:
             if grant.tie is not None:
                 self._read(lease, grant.tie)
         self.wake.set()
+
+    async def ask(self, call: Callable[[float], Coroutine[Any, Any, T]]) -> T:
+        """Repeats what was not answered."""
+        end = clock() + self.timeout
+        while True:
+            try:
+                return await call(end)
+            except Unavailable:
+                if clock() >= end or self.is_closed:
+                    raise
+            await self.runtime.sleep(0.05)
 
     def begin(self) -> None:
         if self.pid != os.getpid():

@@ -6,7 +6,9 @@ in its time moves the client to the next address. So a server that hangs is left
 from __future__ import annotations
 
 import asyncio
+import datetime
 import ipaddress
+import json
 import math
 import queue
 import re
@@ -21,10 +23,12 @@ from google.protobuf.duration_pb2 import Duration
 from .core import Answer, Grant, Ref, Release, together
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable
 from .lease import BaseLease, RENEWALS
+from .look import TIMES, Event, Explanation
 from .runtime import clock
 from .tls import TLS
-from .v1 import leasehold_pb2 as pb
+from .v1 import console_pb2, leasehold_pb2 as pb
 
+console: Any = console_pb2
 DETAILS = "grpc-status-details-bin"
 ALIVE_S = 15.0  # the longest time between two `alive` of a Hold: proxies end streams on which nothing is sent for 50 or 60 s
 OPTIONS = [
@@ -127,12 +131,25 @@ def translate(error: Any) -> LeaseholdError:
         return LeaseLost(words, "unknown")
     if reason == "INVALID_ARGUMENT":
         return InvalidArgument(words, reason)
-    if code in REPEATED or reason in ("OVERLOADED", "BLOCKING_TIMEOUT"):
+    if code in REPEATED or reason in ("OVERLOADED", "BLOCKING_TIMEOUT", "WATCH_LAGGED"):
         return Unavailable(f"{words} ({code.name})", reason or code.name)
     if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.FAILED_PRECONDITION,
                 grpc.StatusCode.RESOURCE_EXHAUSTED):
         return Denied(words, reason or code.name)
     return LeaseholdError(f"{words} ({code.name})", reason or code.name)
+
+
+def mode(value: int) -> str:
+    return "shared" if value == pb.MODE_SHARED else "exclusive"
+
+
+def told(event: Any) -> Event:
+    kind, lease = pb.LeaseEvent.Type.Name(event.type)[len("TYPE_"):].lower(), event.lease
+    kind = {"initial": "held"}.get(kind, kind)
+    if kind in ("released", "expired", "forced") and event.end_reason:
+        kind = ended(event.end_reason)
+    return Event(kind, ".".join(lease.scope.namespace), lease.scope.key, lease.token, lease.owner, lease.principal, mode(lease.mode), lease.units,
+                 event.reason, event.result, event.error)
 
 
 class Tie:
@@ -370,9 +387,9 @@ class GrpcTransport:
             raise Unavailable(f"{self.token_file} is empty", "CREDENTIALS")
         return [("authorization", "Bearer " + token)]
 
-    async def unary(self, name: str, request: Any, answer: Any, timeout: float, is_long: bool = False) -> Any:
+    async def unary(self, name: str, request: Any, answer: Any, timeout: float, is_long: bool = False, service: str = "LeaseService") -> Any:
         at = self.current
-        method = self.channel(at).unary_unary(f"/leasehold.v1.LeaseService/{name}", request_serializer=type(request).SerializeToString,
+        method = self.channel(at).unary_unary(f"/leasehold.v1.{service}/{name}", request_serializer=type(request).SerializeToString,
                                               response_deserializer=answer.FromString)
         call, limit = self.calls.long if is_long else self.calls.unary, None if math.isinf(timeout) else max(timeout, 0.001)
         try:
@@ -389,8 +406,8 @@ class GrpcTransport:
             method = channel.stream_stream(path, request_serializer=pb.HoldRequest.SerializeToString,
                                            response_deserializer=pb.HoldEvent.FromString)
         else:
-            method = channel.unary_stream(path, request_serializer=pb.AcquireRequest.SerializeToString,
-                                          response_deserializer=pb.AcquireEvent.FromString)
+            event: Any = pb.LeaseEvent if name == "WatchLeases" else pb.AcquireEvent
+            method = channel.unary_stream(path, request_serializer=type(request).SerializeToString, response_deserializer=event.FromString)
         return self.calls.start(method, request, **options)
 
     # -- the verbs
@@ -492,6 +509,33 @@ class GrpcTransport:
         if result.outcome == pb.OUTCOME_LOST:
             return Answer("lost", ended(result.end_reason))
         return Answer("retry") if result.outcome == pb.OUTCOME_RETRY else Answer("denied", result.message)
+
+    async def explain(self, namespace: str, key: str, until: float) -> Explanation:
+        request = console.ExplainRequest(scope=pb.Scope(namespace=namespace.split("."), key=key))
+        found = await self.unary("Explain", request, console.ExplainResponse, until - clock(), service="ConsoleService")
+        times = {name: getattr(found, name).ToDatetime(datetime.timezone.utc) for name in TIMES if found.HasField(name)}
+        is_held = found.state in ("held", "shared")
+        return Explanation(
+            found.state, found.advice, found.waiters, found.holders, json.loads(found.policy or "{}"), found.holder or None, found.principal or None,
+            found.token or None, found.liveness or None, heartbeats=found.heartbeats if is_held else None, first_waiter=found.first_waiter or None,
+            mode=mode(found.mode) if found.mode else None, units=found.units if is_held else None, **times)
+
+    async def watch(self, namespace: str, key: str | None, children: bool) -> AsyncIterator[Event]:
+        at = self.current
+        request = pb.WatchLeasesRequest(namespace=namespace.split(".") if namespace else [], include_children=children, include_initial=True,
+                                        key=key or "", alive=True)
+        call = self.stream("WatchLeases", request, None)
+        try:
+            while (event := await self.calls.read(call)) is not None:
+                if event.type != pb.LeaseEvent.TYPE_ALIVE:
+                    yield told(event)
+            raise Unavailable("the server ended the watch")
+        except grpc.RpcError as error:
+            if error.code() in REPEATED:
+                self.leave(at)
+            raise translate(error) from None
+        finally:
+            self.calls.cancel(call)
 
     async def interrupt(self) -> None:
         self.is_closed = True

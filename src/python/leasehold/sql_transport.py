@@ -16,6 +16,7 @@ from . import arguments
 from .core import Answer, Grant, Ref, Release, together
 from .errors import Held, LeaseholdError, Unavailable, scope_name
 from .lease import BaseLease
+from .look import Explanation, explanation
 from .runtime import Runtime, clock, interval
 from .session import Session
 
@@ -302,6 +303,14 @@ class SqlTransport:
         session = await self.session(until)
         try:
             return await self._reason(session, ref, until)
+        finally:
+            self.give_back(session)
+
+    async def explain(self, namespace: str, key: str, until: float) -> Explanation:
+        session = await self.session(until)
+        try:
+            rows = await session.query("select to_jsonb(e)::text from leasehold.explain($1, $2) e", (namespace, key), until)
+            return explanation(json.loads(rows[0][0]))
         finally:
             self.give_back(session)
 

@@ -22,6 +22,9 @@ export async function main(): Promise<number> {
   const both: Lease = await client.acquireAll([{ namespace: 'a', key: 'b' }, { namespace: 'a', key: 'c', shared: true, units: 2 }], { waitMs: 5 });
   const tokens: readonly bigint[] = await client.withAll([{ namespace: 'a', key: 'b' }], ({ tokens }) => tokens);
   void [both.tryRelease({ result: 3 }) satisfies boolean, tokens];
+  for await (const { kind, token, key } of client.watch('payments', { children: true })) if (kind === 'forced') console.log(key, token + 1n);
+  const { state, expiresAt, advice } = await client.explain('payments', 'inv-42');
+  void [state === 'held', expiresAt?.getTime(), advice.length];
   const over = new Client({ database: { host: '/run/postgresql' }, warn: console.error });
   try {
     await over.lead('api', 'scheduler', { onLeader: (owner: string) => console.log(owner) }, async (leadership) => leadership.check());

@@ -184,6 +184,17 @@ class AsyncioClient:
     def lease_all(self, *arguments, **options):
         return AsyncioLease(self, self.call(lambda: self.client.lease_all(*arguments, **options)))
 
+    def explain(self, *arguments):
+        return self.run(self.client.explain(*arguments))
+
+    def watch(self, *arguments, **options):
+        generator = self.client.watch(*arguments, **options)
+        try:
+            while True:
+                yield self.run(generator.__anext__())
+        finally:
+            self.run(generator.aclose())
+
     def another(self, **options):
         return self.call(lambda: leasehold.AsyncClient(**options))
 

@@ -120,6 +120,11 @@ class Place:
         self.closing.append(client.finish)
         return client
 
+    def sql_client(self):
+        client = self.api(database=self.site.cluster.url(self.database))
+        self.closing.append(client.finish)
+        return client
+
     def secure_client(self, *, token=None, **tls):
         """Of the daemon with TLS. `token`: one of its names; the rest goes to leasehold.TLS, as names of its facts."""
         facts = self.site.secured.facts

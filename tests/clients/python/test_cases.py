@@ -7,6 +7,7 @@ import pytest
 import cases
 import declared_cases
 import leader_cases
+import look_cases
 import object_cases
 import release_cases
 import secure_cases
@@ -16,7 +17,7 @@ import torn_cases
 import transaction_cases
 from apis import APIS
 
-MODULES = (cases, declared_cases, leader_cases, object_cases, release_cases, secure_cases, shared_cases, together_cases, torn_cases, transaction_cases)
+MODULES = (cases, declared_cases, leader_cases, look_cases, object_cases, release_cases, secure_cases, shared_cases, together_cases, torn_cases, transaction_cases)
 TABLES = json.loads((pathlib.Path(__file__).resolve().parents[1] / "cases.json").read_text())
 ALL = [(case["name"], f"{case['name']}-{transport}-{api}") for case in TABLES["cases"]
        if "python" in case.get("only", ["python"]) and case["name"] not in TABLES["left_out"]["python"]

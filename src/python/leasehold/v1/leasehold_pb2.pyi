@@ -679,14 +679,16 @@ class ReapFailure(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., error: _Optional[str] = ..., reap_failures: _Optional[int] = ..., next_try_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ReapRequest(_message.Message):
-    __slots__ = ["include_children", "max", "namespaces"]
+    __slots__ = ["include_children", "key", "max", "namespaces"]
     INCLUDE_CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     MAX_FIELD_NUMBER: _ClassVar[int]
     NAMESPACES_FIELD_NUMBER: _ClassVar[int]
     include_children: bool
+    key: str
     max: int
     namespaces: _containers.RepeatedCompositeFieldContainer[Namespace]
-    def __init__(self, namespaces: _Optional[_Iterable[_Union[Namespace, _Mapping]]] = ..., include_children: bool = ..., max: _Optional[int] = ...) -> None: ...
+    def __init__(self, namespaces: _Optional[_Iterable[_Union[Namespace, _Mapping]]] = ..., include_children: bool = ..., max: _Optional[int] = ..., key: _Optional[str] = ...) -> None: ...
 
 class ReapResponse(_message.Message):
     __slots__ = ["failures", "more", "reaped"]
