@@ -6,7 +6,8 @@ import leasehold
 import pytest
 from cases import LONG, NAMESPACE, fresh
 
-BOUNDS = json.loads((pathlib.Path(__file__).resolve().parents[2] / "lib/bounds.json").read_text())
+TEXTS = ("namespace", "key", "owner", "label_name", "label_value")
+BOUNDS = [row for row in json.loads((pathlib.Path(__file__).resolve().parents[2] / "lib/bounds.json").read_text()) if row["kind"] in TEXTS]
 
 
 def declared_lease_is_used_everywhere(place):
@@ -43,7 +44,7 @@ def bounds_are_told_before_any_request(place):
                     "labels": {"label_name": {value: ""}, "label_value": {"of": value}}.get(kind)}
         key = value if kind == "key" else fresh()
         ways = [lambda: client.declare(**declared).lease(key), lambda: client.lease(key=key, **declared)]
-        for way in ways if kind != "reason" else []:
+        for way in ways:
             checked += 1
             if words is None:
                 way()
