@@ -6,7 +6,7 @@
  * that is killed leaves no command behind that goes on with a lease which another may be reaping. When the command has
  * ended, what is left of its group is killed.
  */
-#include "cli/reap_exec.h"
+#include "cli/reap/reap_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,11 +8,7 @@
 #include "base/clock.h"
 #include "cli/bounds.h"
 #include "cli/error.h"
-#include "cli/reap_database.h"
-#include "cli/reap_exec.h"
-#include "cli/reap_guard.h"
-#include "cli/reap_plugin.h"
-#include "cli/reap_server.h"
+#include "cli/reap/reap_internal.h"
 
 #define MAX_MOST 10000
 

@@ -1,14 +1,16 @@
 /*
- * One pass of reaping: its arguments and its results. reap.c makes it and hands it down to the server (reap_server.c)
- * or the database (reap_database.c); the callback in it (reap_exec.c, reap_plugin.c) is called for each lease.
+ * Reaping: one pass of it has its arguments and its results. reap.c makes it and hands it down, to the server or to the
+ * database; the callback in it (reap_exec.c, reap_plugin.c) is called for each lease.
  */
-#ifndef LH_CLI_REAP_PASS_H
-#define LH_CLI_REAP_PASS_H
+#ifndef LH_CLI_REAP_INTERNAL_H
+#define LH_CLI_REAP_INTERNAL_H
 
 #include <signal.h>
 
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/database.h"
+#include "cli/server.h"
 #include "leasehold.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
@@ -54,5 +56,31 @@ void lh_reap_pass_add_failed(struct lh_reap_pass *pass, const struct lh_embed_le
 
 /* Prints failures on stderr, the result on stdout; a repeated pass without news prints nothing. */
 void lh_reap_pass_report(const struct lh_reap_pass *pass, bool is_repeated);
+
+/* Calls Reap until no lease is due. Not DONE: an error was printed. */
+enum lh_exit lh_reap_by_server(struct lh_reap_pass *pass, struct lh_server *server);
+
+/* Reaps every expired lease, in transactions of this session. Not DONE: an error was printed. */
+enum lh_exit lh_reap_by_database(struct lh_reap_pass *pass, struct lh_session *session);
+
+/* Prints a line for each named namespace that has no lease, policy or hook. */
+void lh_reap_tell_unknown(const struct lh_reap_pass *pass, struct lh_session *session);
+
+/* reap --exec: a command by /bin/sh for each lease. */
+
+/* Sets the callback to a command. Borrows `callback`, which must stay in its place, and `command`. */
+void lh_reap_use_command(struct lh_reap_callback *callback, const char *command, int64_t limit_us);
+
+/* reap --plugin: a function of a shared object for each lease. */
+
+/* Loads a plugin. Returns false, with the fault of the file in `error`. It stays loaded until the process ends. */
+bool lh_reap_use_plugin(struct lh_reap_callback *callback, const char *path, struct lh_error *error);
+
+/*
+ * Does `work` in a process of its own, and again each time the plugin crashes there. Each crash is recorded as a
+ * failure of its lease, and reported.
+ */
+typedef enum lh_exit lh_reap_work(void *arg);
+enum lh_exit lh_reap_guard(struct lh_reap_pass *pass, lh_reap_work *work, void *arg);
 
 #endif
