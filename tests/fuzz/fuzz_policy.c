@@ -1,7 +1,7 @@
 /* Policies: of a request to the server, and in the words of the command line. */
 #include <string.h>
 
-#include "cli/policy_fields.h"
+#include "cli/admin/policy_fields.h"
 #include "fuzz.h"
 #include "service/edge/call.h"
 #include "service/methods/policies.h"

@@ -6,9 +6,9 @@
 #include "base/bounds.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "cli/admin/policy_fields.h"
 #include "cli/bounds.h"
 #include "cli/message.h"
-#include "cli/policy_fields.h"
 
 /* `count` times `text`, in a buffer that the next call overwrites. */
 static const char *times(size_t count, const char *text)

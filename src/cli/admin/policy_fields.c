@@ -1,4 +1,4 @@
-#include "cli/policy_fields.h"
+#include "cli/admin/policy_fields.h"
 
 #include <inttypes.h>
 #include <stdio.h>

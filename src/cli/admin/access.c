@@ -7,14 +7,110 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/access_database.h"
 #include "cli/bounds.h"
+#include "cli/database.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
-#include "cli/rights.h"
 #include "cli/server.h"
+#include "pg/values.h"
 #include "json/print.h"
+#include "json/row_message.h"
+
+/* --- the words of rights --- */
+
+#define RIGHTS 5
+
+static const char *const right_names[RIGHTS + 1] = {
+    [LEASEHOLD__V1__RIGHT__RIGHT_UNSPECIFIED] = "", [LEASEHOLD__V1__RIGHT__RIGHT_READ] = "read",
+    [LEASEHOLD__V1__RIGHT__RIGHT_LEASE] = "lease",  [LEASEHOLD__V1__RIGHT__RIGHT_GUARD] = "guard",
+    [LEASEHOLD__V1__RIGHT__RIGHT_ADMIN] = "admin",
+};
+
+static enum lh_status parse_right(const char *word, Leasehold__V1__Right *right, struct lh_error *error)
+{
+    const char *near;
+
+    for (int i = 1; i < RIGHTS; i++)
+        if (strcmp(right_names[i], word) == 0) {
+            *right = (Leasehold__V1__Right)i;
+            return LH_OK;
+        }
+    near = lh_nearest(word, right_names + 1);
+    return lh_error_set(error, LH_INVALID_ARGUMENT, "unknown right: %s; use read, lease, guard or admin%s%s%s", word,
+                        near != NULL ? "; did you mean " : "", near != NULL ? near : "", near != NULL ? "?" : "");
+}
+
+static enum lh_status parse_rights(const char *const *words, size_t count, Leasehold__V1__Right *rights,
+                                   struct lh_error *error)
+{
+    enum lh_status status = LH_OK;
+
+    for (size_t i = 0; i < count && status == LH_OK; i++)
+        status = parse_right(words[i], &rights[i], error);
+    return status;
+}
+
+static char *rights_text(const Leasehold__V1__Right *rights, size_t count)
+{
+    char *text = lh_strdup("");
+
+    for (size_t i = 0; i < count; i++) {
+        const char *comma = i > 0 ? "," : "";
+        char *longer = rights[i] > 0 && rights[i] < RIGHTS ? lh_format("%s%s%s", text, comma, right_names[rights[i]])
+                                                           : lh_format("%s%s%d", text, comma, (int)rights[i]);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+/* --- without a daemon --- */
+
+#define RULES                                                                                                          \
+    "select r.principal, r.namespace, r.created_by, array_to_string(r.rights, ',') as rights,"                         \
+    " (extract(epoch from r.created_at) * 1000000)::bigint as created_at_us"                                           \
+    "  from leasehold.access_rule r"
+
+static enum lh_exit database_list(const struct lh_cli *cli, struct lh_arena *arena,
+                                  Leasehold__V1__ListAccessResponse **response)
+{
+    struct lh_rows rows = {0};
+    enum lh_exit status =
+        lh_database_rows(cli, LH_DATABASE_READ, RULES " order by r.principal, r.namespace", NULL, 0, arena, &rows);
+
+    *response = lh_rows_message(&leasehold__v1__list_access_response__descriptor, &rows, arena);
+    return status;
+}
+
+static enum lh_exit database_change(const struct lh_cli *cli, bool is_grant, const char *principal, const char *ns,
+                                    const char *rights, struct lh_arena *arena, Leasehold__V1__AccessRule **rule)
+{
+    const char *const values[] = {principal, ns, rights};
+    struct lh_session *session;
+    PGresult *result = NULL;
+    enum lh_exit status = lh_database_open(&session, cli, LH_DATABASE_WRITE);
+
+    *rule = NULL;
+    if (status == LH_EXIT_DONE)
+        PQclear(lh_database_query(session, cli,
+                                  is_grant
+                                      ? "select leasehold.access_grant($1, $2, variadic string_to_array($3, ','))"
+                                      : "select leasehold.access_revoke($1, $2, variadic string_to_array($3, ','))",
+                                  values, 3, &status));
+    if (status == LH_EXIT_DONE)
+        result =
+            lh_database_query(session, cli, RULES " where r.principal = $1 and r.namespace = $2", values, 2, &status);
+    if (result != NULL && PQntuples(result) > 0) {
+        struct lh_rows rows = lh_pg_rows(result, 0, arena);
+        *rule = lh_row_message(&leasehold__v1__access_rule__descriptor, &rows, 0, arena);
+    }
+    PQclear(result);
+    lh_session_close(session);
+    return status;
+}
+
+/* --- the command --- */
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
 #define PAGE_SIZE 1000
@@ -41,7 +137,7 @@ static void print_rules(const Leasehold__V1__ListAccessResponse *response)
         char *principal = lh_clean(rule->principal), *by = lh_clean(rule->created_by);
         char *ns = lh_namespace_text(rule->namespace_ != NULL ? rule->namespace_->segments : NULL,
                                      rule->namespace_ != NULL ? rule->namespace_->n_segments : 0);
-        char *rights = lh_rights_text(rule->rights, rule->n_rights);
+        char *rights = rights_text(rule->rights, rule->n_rights);
         char when[LH_TIME_TEXT_BYTES] = "";
         if (rule->created_at != NULL)
             lh_time_format(rule->created_at->seconds, when);
@@ -64,7 +160,7 @@ static enum lh_exit list(struct access_command *command)
 
     request.page_size = PAGE_SIZE;
     if (command->cli->uses_database) {
-        status = lh_access_database_list(command->cli, &command->arena, &made);
+        status = database_list(command->cli, &command->arena, &made);
         response = made;
     } else {
         status = lh_server_list(command->cli, SERVICE, "ListAccess", &request.base, 0, &reply);
@@ -87,7 +183,7 @@ static void print_rule(const struct access_command *command, const Leasehold__V1
 {
     char *principal = lh_clean(command->principal);
     char *ns = lh_namespace_text(command->segments.list, command->segments.count);
-    char *rights = rule != NULL ? lh_rights_text(rule->rights, rule->n_rights) : lh_strdup("no rule");
+    char *rights = rule != NULL ? rights_text(rule->rights, rule->n_rights) : lh_strdup("no rule");
 
     printf("%s in %s and below: %s\n", principal, ns, rights);
     free(principal);
@@ -119,9 +215,9 @@ static enum lh_exit change(struct access_command *command, bool is_grant)
     request.rights = command->rights;
     request.n_rights = command->right_count;
     if (command->cli->uses_database) {
-        char *rights = lh_rights_text(command->rights, command->right_count);
-        status = lh_access_database_change(command->cli, is_grant, command->principal, command->ns, rights,
-                                           &command->arena, &made.rule);
+        char *rights = rights_text(command->rights, command->right_count);
+        status = database_change(command->cli, is_grant, command->principal, command->ns, rights, &command->arena,
+                                 &made.rule);
         free(rights);
     } else {
         status = lh_server_ask(command->cli, SERVICE, is_grant ? "GrantAccess" : "RevokeAccess", &request.base,
@@ -152,7 +248,7 @@ static enum lh_exit take_arguments(struct access_command *command, bool is_grant
     command->right_count = args->word_count - 3;
     command->rights = lh_arena_alloc(&command->arena, (command->right_count + 1) * sizeof(*command->rights));
     if (lh_check_namespace_or_root(command->ns, &error) != LH_OK ||
-        lh_rights_parse(args->words + 3, command->right_count, command->rights, &error) != LH_OK)
+        parse_rights(args->words + 3, command->right_count, command->rights, &error) != LH_OK)
         return lh_error_value(command->cli, &error);
     if (strcmp(command->ns, ".") == 0)
         command->ns = "";

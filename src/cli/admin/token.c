@@ -5,15 +5,66 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "cli/access_database.h"
 #include "cli/bounds.h"
+#include "cli/database.h"
 #include "cli/error.h"
 #include "cli/message.h"
 #include "cli/print.h"
 #include "cli/server.h"
+#include "pg/values.h"
 #include "json/print.h"
+#include "json/row_message.h"
+
+/* --- without a daemon --- */
+
+static enum lh_exit database_create(const struct lh_cli *cli, const char *name, int64_t expires_us,
+                                    struct lh_arena *arena, Leasehold__V1__CreateTokenResponse **response)
+{
+    static const char sql[] =
+        "select t.token, t.id, (extract(epoch from t.expires_at) * 1000000)::bigint as expires_at_us"
+        "  from leasehold.token_create($1, $2::bigint * interval '1 us') t";
+    char expires[24];
+    const char *const values[] = {name, expires_us > 0 ? expires : NULL};
+    struct lh_rows rows = {0};
+    enum lh_exit status;
+
+    snprintf(expires, sizeof(expires), "%lld", (long long)expires_us);
+    status = lh_database_rows(cli, LH_DATABASE_WRITE, sql, values, 2, arena, &rows);
+    *response = lh_rows_message(&leasehold__v1__create_token_response__descriptor, &rows, arena);
+    return status;
+}
+
+static enum lh_exit database_revoke(const struct lh_cli *cli, const char *name_or_id, struct lh_arena *arena,
+                                    Leasehold__V1__RevokeTokenResponse **response)
+{
+    struct lh_rows rows = {0};
+    enum lh_exit status = lh_database_rows(cli, LH_DATABASE_WRITE, "select leasehold.token_revoke($1) as revoked",
+                                           &name_or_id, 1, arena, &rows);
+
+    *response = lh_rows_message(&leasehold__v1__revoke_token_response__descriptor, &rows, arena);
+    return status;
+}
+
+static enum lh_exit database_list(const struct lh_cli *cli, struct lh_arena *arena,
+                                  Leasehold__V1__ListTokensResponse **response)
+{
+    static const char sql[] = "select t.id, t.name, t.created_by,"
+                              " (extract(epoch from t.created_at) * 1000000)::bigint as created_at_us,"
+                              " (extract(epoch from t.expires_at) * 1000000)::bigint as expires_at_us,"
+                              " (extract(epoch from t.last_used_at) * 1000000)::bigint as last_used_at_us"
+                              "  from leasehold.access_token t"
+                              " order by t.name, t.id collate \"C\"";
+    struct lh_rows rows = {0};
+    enum lh_exit status = lh_database_rows(cli, LH_DATABASE_READ, sql, NULL, 0, arena, &rows);
+
+    *response = lh_rows_message(&leasehold__v1__list_tokens_response__descriptor, &rows, arena);
+    return status;
+}
+
+/* --- the command --- */
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
 #define PAGE_SIZE 1000
@@ -48,7 +99,7 @@ static enum lh_exit create(struct lh_cli *cli, const char *name, struct lh_arena
     request.name = (char *)(uintptr_t)name;
     request.expires = expires_us > 0 ? &duration : NULL;
     if (cli->uses_database) {
-        status = lh_token_database_create(cli, name, expires_us, arena, &response);
+        status = database_create(cli, name, expires_us, arena, &response);
     } else {
         /* A second token would do no good: never repeated. */
         status = lh_server_ask(cli, SERVICE, "CreateToken", &request.base, LH_NO_REPEAT, &reply);
@@ -97,7 +148,7 @@ static enum lh_exit list(struct lh_cli *cli, struct lh_arena *arena)
 
     request.page_size = PAGE_SIZE;
     if (cli->uses_database) {
-        status = lh_token_database_list(cli, arena, &response);
+        status = database_list(cli, arena, &response);
     } else {
         status = lh_server_list(cli, SERVICE, "ListTokens", &request.base, 0, &reply);
         response = (Leasehold__V1__ListTokensResponse *)reply.message;
@@ -123,7 +174,7 @@ static enum lh_exit revoke(struct lh_cli *cli, const char *name_or_id, struct lh
 
     request.name_or_id = (char *)(uintptr_t)name_or_id;
     if (cli->uses_database) {
-        status = lh_token_database_revoke(cli, name_or_id, arena, &response);
+        status = database_revoke(cli, name_or_id, arena, &response);
     } else {
         status = lh_server_ask(cli, SERVICE, "RevokeToken", &request.base, LH_NO_REPEAT, &reply);
         response = (Leasehold__V1__RevokeTokenResponse *)reply.message;
