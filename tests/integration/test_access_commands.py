@@ -2,6 +2,7 @@
 import hashlib
 import json
 import re
+import shlex
 
 import grpc
 import pytest
@@ -59,6 +60,18 @@ def test_rights_are_granted_listed_and_revoked(command, service):
     assert command("access", "revoke", who, "jobs.nightly").stdout == f"{who} in jobs.nightly and below: no rule\n"
     assert command("access", "revoke", who, ".", "read").stdout == f"{who} in (root) and below: no rule\n"
     assert who not in command("access", "list").stdout
+
+
+def test_each_principal_of_the_help_is_accepted(command):
+    page = cli("access", "--help").stdout
+    typed = [shlex.split(line) for line in re.findall(r"^ +leasehold (access (?:grant|revoke) .*)", page, re.M) if "PRINCIPAL" not in line]
+    listed = [re.sub(r"NAME|PREFIX", "name", form) for line in re.findall(r"^  (.*?)  +", page.partition("\nPrincipals\n")[2].partition("\n\n")[0], re.M)
+              for form in line.split(", ")]
+    assert len(typed) == 3 and len(listed) == 8
+    for words in typed + [["access", "grant", form, "help", "read"] for form in listed]:
+        command(*words)
+    for words in [words[:4] for words in typed] + [["access", "revoke", form, "help"] for form in listed]:
+        command("access", "revoke", *words[2:])
 
 
 def test_rules_as_json(command):

@@ -305,7 +305,7 @@ const struct lh_command lh_command_access = {
                    "Rules are in force where the daemon has authorization, which is the default\n"
                    "where it listens beyond loopback addresses and unix sockets.\n",
     .examples = "  leasehold access grant token:ci jobs read lease\n"
-                "  leasehold access grant 'dns:*.payments.example' payments lease\n"
+                "  leasehold access grant 'spiffe://example.org/payments/*' payments lease\n"
                 "  leasehold access revoke token:ci jobs lease\n"
                 "  leasehold access list --database postgresql:///leasehold\n",
     .verbs = (const char *const[]){"list", "grant", "revoke", NULL},
