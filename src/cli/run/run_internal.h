@@ -10,9 +10,9 @@
 #include <sys/types.h>
 #include <termios.h>
 
-#include "cli/acquire_options.h"
 #include "cli/args.h"
 #include "cli/cli.h"
+#include "cli/holder/acquire_options.h"
 #include "cli/run/supervisor_internal.h"
 #include "leasehold.h"
 

@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "cli/acquire_options.h"
 #include "cli/error.h"
+#include "cli/holder/acquire_options.h"
 #include "cli/lease_text.h"
 #include "cli/print.h"
 #include "cli/server.h"

@@ -1,4 +1,4 @@
-#include "cli/acquire_options.h"
+#include "cli/holder/acquire_options.h"
 
 #include <pwd.h>
 #include <stdio.h>
