@@ -1,3 +1,12 @@
+/* The queries of the AdminService as commands: their rows, from the server or the database, and how they are printed. */
+#ifndef LH_CLI_QUERY_INTERNAL_H
+#define LH_CLI_QUERY_INTERNAL_H
+
+#include <stdbool.h>
+
+#include "base/memory.h"
+#include "cli/cli.h"
+
 /*
  * Rows that a command looks up, one or several: a table of columns makes the statement for a database, the request to a
  * daemon, the text and the JSON.
@@ -7,13 +16,6 @@
  *         lh_query_print(cli, &query, &rows);
  *     lh_arena_finish(&rows.arena);
  */
-#ifndef LH_CLI_QUERY_ROWS_H
-#define LH_CLI_QUERY_ROWS_H
-
-#include <stdbool.h>
-
-#include "base/memory.h"
-#include "cli/cli.h"
 
 enum lh_column_kind {
     LH_COLUMN_TEXT,
@@ -64,5 +66,9 @@ struct lh_query_cells {
 /* From the database or the daemon, whichever `cli` names. Not DONE: an error was printed. Finish rows->arena either way. */
 enum lh_exit lh_query_rows(const struct lh_cli *cli, const struct lh_query *query, const struct lh_asked_for *asked,
                            struct lh_query_cells *rows);
+
+/* Rows of a query on standard output: a table, a card or JSON, as the command line asks; without any, a word about that. */
+
+void lh_query_print(const struct lh_cli *cli, const struct lh_query *query, const struct lh_query_cells *rows);
 
 #endif

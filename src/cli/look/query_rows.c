@@ -1,4 +1,4 @@
-#include "cli/query_rows.h"
+#include "cli/look/query_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,8 +4,7 @@
 
 #include "cli/bounds.h"
 #include "cli/error.h"
-#include "cli/query_print.h"
-#include "cli/query_rows.h"
+#include "cli/look/query_internal.h"
 
 #define ROWS_DEFAULT 50
 #define ROWS_MAX 10000
