@@ -16,7 +16,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "cli/database.h"
-#include "cli/database_checks.h"
 #include "cli/error.h"
 #include "cli/print.h"
 #include "embed/query.h"

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/error.h"
 #include "client/endpoints.h"
 

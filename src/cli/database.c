@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/error.h"
-#include "cli/message.h"
 #include "pg/values.h"
 #include "json/row_message.h"
 

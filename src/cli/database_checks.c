@@ -1,4 +1,4 @@
-#include "cli/database_checks.h"
+#include "cli/database.h"
 
 #include <stddef.h>
 

@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "cli/message.h"
+#include "cli/arguments.h"
 
 #define NAMESPACE_COLUMN 0
 #define KEY_COLUMN 1

@@ -11,7 +11,6 @@
 #include "base/standard.h"
 #include "cli/cli.h"
 #include "cli/error.h"
-#include "cli/generate.h"
 #include "cli/help.h"
 
 static bool options_of(const char *name, const struct lh_option **options)

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/error.h"
 
 /* Could this be an address at all? What it resolves to is another question, whose answer may differ in a moment. */

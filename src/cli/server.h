@@ -13,8 +13,8 @@
 #define LH_CLI_SERVER_H
 
 #include "base/uuid.h"
+#include "cli/arguments.h"
 #include "cli/cli.h"
-#include "cli/message.h"
 #include "client/by_key.h"
 #include "client/caller.h"
 

@@ -7,8 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli/admin/policy_fields.h"
-#include "cli/bounds.h"
-#include "cli/message.h"
+#include "cli/arguments.h"
 
 /* `count` times `text`, in a buffer that the next call overwrites. */
 static const char *times(size_t count, const char *text)

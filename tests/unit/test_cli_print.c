@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cli/arguments.h"
 #include "cli/lease_text.h"
-#include "cli/message.h"
 #include "cli/print.h"
 
 static const char *const quoted[][2] = {

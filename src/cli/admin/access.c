@@ -7,11 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/database.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
-#include "cli/message.h"
 #include "cli/server.h"
 #include "pg/values.h"
 #include "json/print.h"

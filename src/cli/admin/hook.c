@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/database.h"
 #include "cli/error.h"
 #include "cli/print.h"

@@ -7,11 +7,10 @@
 #include <string.h>
 
 #include "cli/admin/policy_fields.h"
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/database.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
-#include "cli/message.h"
 #include "cli/server.h"
 #include "pg/values.h"
 #include "json/policy_setting.h"

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "cli/args.h"
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "json/row_message.h"
 
 const ProtobufCFieldDescriptor *lh_policy_field(const char *name, struct lh_error *error)

@@ -8,10 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/database.h"
 #include "cli/error.h"
-#include "cli/message.h"
 #include "cli/print.h"
 #include "cli/server.h"
 #include "pg/values.h"

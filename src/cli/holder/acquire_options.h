@@ -7,8 +7,7 @@
 
 #include "base/uuid.h"
 #include "cli/args.h"
-#include "cli/bounds.h"
-#include "cli/message.h"
+#include "cli/arguments.h"
 #include "leasehold.h"
 
 struct lh_cli_acquire {

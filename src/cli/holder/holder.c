@@ -3,10 +3,9 @@
 #include <stdio.h>
 
 #include "base/text.h"
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
-#include "cli/message.h"
 #include "cli/print.h"
 #include "cli/server.h"
 #include "json/print.h"

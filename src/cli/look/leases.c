@@ -5,11 +5,10 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/database.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
-#include "cli/message.h"
 #include "cli/server.h"
 #include "json/print.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/error.h"
 #include "cli/look/query_internal.h"
 

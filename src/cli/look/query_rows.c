@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "cli/arguments.h"
 #include "cli/database.h"
-#include "cli/message.h"
 #include "cli/server.h"
 #include "leasehold/v1/console.pb-c.h"
 

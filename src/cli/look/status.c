@@ -4,8 +4,8 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "cli/arguments.h"
 #include "cli/error.h"
-#include "cli/message.h"
 #include "cli/print.h"
 #include "cli/server.h"
 #include "leasehold/v1/leasehold.pb-c.h"

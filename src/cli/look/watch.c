@@ -10,10 +10,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
-#include "cli/message.h"
 #include "cli/server.h"
 #include "json/print.h"
 

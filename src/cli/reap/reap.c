@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/error.h"
 #include "cli/reap/reap_internal.h"
 

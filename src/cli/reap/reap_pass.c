@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "cli/arguments.h"
 #include "cli/database.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
-#include "cli/message.h"
 #include "embed/query.h"
 #include "json/print.h"
 #include "json/row_message.h"

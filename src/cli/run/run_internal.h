@@ -18,7 +18,6 @@
 
 /* The scopes that `leasehold run` holds while its command runs: NAMESPACE KEY, and each --also NS:KEY, in their
    order. */
-
 struct lh_run_scopes {
     size_t count;
     struct lh_run_scope {
@@ -38,7 +37,6 @@ void lh_run_scopes_finish(struct lh_run_scopes *scopes);
  * The lease of `leasehold run`, or the leases with --also: libleasehold on a thread of its own, and a descriptor that
  * is readable when it has news. The functions here are the main thread's.
  */
-
 struct lh_run_lease {
     const struct lh_cli *cli;
     const struct lh_cli_acquire *asked;
@@ -143,7 +141,6 @@ int64_t lh_run_signals_pass_on(struct lh_run_signals *signals, int channel, bool
  * terminal and gets Ctrl-C and Ctrl-Z from the kernel. A shell or an editor sets terminal modes and a foreground process
  * group of its own; when it is killed, these are set back here.
  */
-
 struct lh_run_terminal {
     int file; /* -1: there is no terminal, or it is not ours now */
     struct termios modes;
@@ -181,7 +178,6 @@ void lh_terraform_stop(struct lh_terraform *terraform); /* does nothing before a
 void lh_terraform_close(struct lh_terraform *terraform);
 
 /* One run of `leasehold run`, and its signals. run.c describes how it goes. */
-
 struct lh_run {
     struct lh_cli *cli;
     struct lh_cli_acquire asked;

@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "cli/bounds.h"
+#include "cli/arguments.h"
 #include "cli/error.h"
 
 /* --- what the library's thread tells --- */

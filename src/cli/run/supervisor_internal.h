@@ -21,7 +21,6 @@
  *
  * All points in time are on lh_clock_us().
  */
-
 struct lh_run_schedule {
     int64_t grace_us; /* --kill-after, at most a third of the duration, at least twice the margin */
     /* Time to find and kill every process: a tenth of the duration, at most 1 s. */
@@ -40,7 +39,6 @@ int64_t lh_run_kill_at_us(const struct lh_run_schedule *schedule, int64_t now_us
  * A cgroup (version 2) for the command, where this process's own is delegated: the kernel ends all that is in it by one
  * write, processes of other users too, as those of sudo. cgroups(7); systemd's Delegate=yes.
  */
-
 struct lh_run_cgroup {
     char directory[PATH_MAX]; /* "": there is none */
 };
