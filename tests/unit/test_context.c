@@ -299,8 +299,8 @@ END_TEST
 
 START_TEST(the_descriptor_of_a_lease_does_not_fire_at_a_time_that_was_moved)
 {
-    struct lh_context *lease = lh_context_create_for_lease(NULL, lh_clock_us() + 30 * MS);
-    struct lh_context *timer = lh_context_create(NULL, lh_clock_us() + 60 * MS);
+    struct lh_context *lease = lh_context_create_for_lease(NULL, lh_clock_us() + 500 * MS);
+    struct lh_context *timer = lh_context_create(NULL, lh_clock_us() + 600 * MS);
     int fd = lh_context_fd(lease);
 
     ck_assert(lh_context_move(lease, lh_clock_us() + 3600 * LH_US_PER_S));
