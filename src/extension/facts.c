@@ -6,6 +6,8 @@
  */
 #include "core.h"
 
+#include "access/heapam.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "executor/spi.h"
@@ -29,16 +31,12 @@ static SPIPlanPtr life_plan, rules_plan;
 static uint64 version_of(Oid oid, Snapshot snapshot, uint64 version)
 {
     Relation table = lh_core_table(oid, AccessShareLock);
-    TupleTableSlot *slot;
-    TableScanDesc scan;
+    TableScanDesc scan = table_beginscan_strat(table, snapshot, 0, NULL, true, false);
+    /* The scan has asked the kernel for the size already. */
+    bool is_small = table->rd_rel->relam == HEAP_TABLE_AM_OID && ((HeapScanDesc)scan)->rs_nblocks <= PAGES_MAX;
+    TupleTableSlot *slot = table_slot_create(table, NULL);
 
-    if (RelationGetNumberOfBlocks(table) > PAGES_MAX) {
-        table_close(table, NoLock);
-        return 0;
-    }
-    slot = table_slot_create(table, NULL);
-    scan = table_beginscan_strat(table, snapshot, 0, NULL, true, false);
-    while (table_scan_getnextslot(scan, ForwardScanDirection, slot)) {
+    while (is_small && table_scan_getnextslot(scan, ForwardScanDirection, slot)) {
         HeapTuple tuple = ExecFetchSlotHeapTuple(slot, false, NULL);
         uint64 place =
             (uint64)ItemPointerGetBlockNumber(&slot->tts_tid) << 16 | ItemPointerGetOffsetNumber(&slot->tts_tid);
@@ -47,7 +45,7 @@ static uint64 version_of(Oid oid, Snapshot snapshot, uint64 version)
     table_endscan(scan);
     ExecDropSingleTupleTableSlot(slot);
     table_close(table, NoLock);
-    return version == 0 ? 1 : version;
+    return !is_small ? 0 : version == 0 ? 1 : version;
 }
 
 /* A statement whose plan is kept; it finds one row, or none. Who owns the function in SQL may have replaced it. */
