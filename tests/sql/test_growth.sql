@@ -210,4 +210,34 @@ select pg_temp.plans_none('nor a daemon''s',
   $$leasehold_internal.reap_batch(t.key(900), clock_timestamp(), null, null, 1000, true)$$);
 select pg_temp.plans_none('nor who reads the views',
   $$to_jsonb(l) from leasehold.lease l$$, $$to_jsonb(l) from leasehold.queue l$$, $$to_jsonb(l) from leasehold.lease_summary l$$);
+
+-- Leases that were acquired together are renewed together, in one transaction: each page has room for the next version of all of its rows.
+create function pg_temp.renews_in_place(p_table text, p_namespace text, p_units integer) returns text language plpgsql as $$
+declare
+  v_keys constant text[] := array(select 'k' || i from generate_series(1, 500) i);
+  v_names constant text[] := array_fill(p_namespace, array[500]);
+  v_leases constant uuid[] := array(select gen_random_uuid() from generate_series(1, 500));
+  v_granted integer;
+  v_renewed integer;
+  v_before bigint[];
+  v_after bigint[];
+begin
+  select count(*) into v_granted
+    from leasehold_internal.acquire_batch(t.key(900), null, v_names, v_keys, v_leases, array_fill('w'::text, array[500]),
+           array_fill('{}'::text, array[500]), array_fill(3600000000, array[500]), array_fill(false, array[500]),
+           array_fill(null::bigint, array[500]), array_fill(0::bigint, array[500]), p_units => array_fill(p_units, array[500]))
+   where outcome = 'granted';
+  select array[n_tup_upd, n_tup_hot_upd] into v_before from pg_stat_xact_user_tables where relid = p_table::regclass;
+  select count(*) into v_renewed from leasehold_internal.heartbeat_batch(v_names, v_keys, v_leases) where outcome = 'ok';
+  select array[n_tup_upd, n_tup_hot_upd] into v_after from pg_stat_xact_user_tables where relid = p_table::regclass;
+  return is(array[v_granted, v_renewed, v_after[1] - v_before[1], v_after[2] - v_before[2]], array[500, 500, 500, 500]::bigint[],
+            'granted, renewed, updates, HOT ones of ' || p_table);
+end
+$$;
+begin;
+select pg_temp.renews_in_place('leasehold.scope', 'together', null);
+commit;
+begin;
+select pg_temp.renews_in_place('leasehold.share', 'shared', 1);
+commit;
 select * from finish();
