@@ -1,4 +1,4 @@
-#include "client/batch.h"
+#include "client/batches_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "client/acquire_request.h"
-#include "client/lease_message.h"
+#include "client/acquire_internal.h"
+#include "client/lease_internal.h"
 
 #define SERVICE (&leasehold__v1__lease_service__descriptor)
 #define BLOCKED_US LH_US_PER_S /* a server that blocked for so long may be asked again at once */

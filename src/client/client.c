@@ -9,7 +9,7 @@
  */
 #include "client/client.h"
 #include "base/bounds.h"
-#include "client/forks.h"
+#include "client/lease_internal.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -19,7 +19,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "client/request.h"
+#include "client/request_internal.h"
 
 #define TIMEOUT_DEFAULT_US (5 * LH_US_PER_S)
 #define FLUSH_DEFAULT_US (5 * LH_US_PER_S)

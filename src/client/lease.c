@@ -1,4 +1,4 @@
-#include "client/lease.h"
+#include "client/lease_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +8,6 @@
 #include "base/text.h"
 #include "client/client.h"
 #include "client/context.h"
-#include "client/forks.h"
-#include "client/lease_message.h"
 
 int64_t lh_plus_us(int64_t at_us, int64_t more_us)
 {

@@ -1,4 +1,4 @@
-#include "client/lease_message.h"
+#include "client/lease_internal.h"
 
 #include <string.h>
 

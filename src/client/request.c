@@ -1,10 +1,8 @@
-#include "client/request.h"
+#include "client/request_internal.h"
 
-#include "client/attempt.h"
 #include "client/client.h"
 #include "client/context.h"
-#include "client/forks.h"
-#include "client/request_end.h"
+#include "client/lease_internal.h"
 
 static struct lh_request *request_of(struct retry *retry)
 {

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "client/client.h"
-#include "client/lease.h"
+#include "client/lease_internal.h"
 #include "fake_coordinator.h"
 #include "test_client.h"
 #include "virtual_clock.h"

@@ -2,7 +2,7 @@
 #include <check.h>
 #include <stdint.h>
 
-#include "client/acquire_op.h"
+#include "client/acquire_internal.h"
 #include "client/reply.h"
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"

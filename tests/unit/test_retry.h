@@ -8,7 +8,7 @@
 #include <check.h>
 
 #include "base/clock.h"
-#include "client/retry/retry.h"
+#include "client/retry_internal.h"
 
 #define MS LH_US_PER_MS
 #define START_US (1000 * LH_US_PER_S)

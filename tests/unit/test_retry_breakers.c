@@ -1,5 +1,5 @@
 /* Circuit breakers. */
-#include "client/breaker.h"
+#include "client/endpoints.h"
 #include "test_retry.h"
 
 static void fail_calls(struct breaker *breaker, unsigned count)

@@ -3,12 +3,10 @@
 
 #include "base/bounds.h"
 #include "base/text.h"
-#include "client/attempt.h"
-#include "client/blocking.h"
+#include "client/batches_internal.h"
 #include "client/client.h"
-#include "client/lease_message.h"
-#include "client/lease_op.h"
-#include "client/release/releases.h"
+#include "client/lease_internal.h"
+#include "client/request_internal.h"
 
 /* --- options --- */
 

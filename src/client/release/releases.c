@@ -1,14 +1,12 @@
-#include "client/release/releases.h"
+#include "client/batches_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "client/attempt.h"
-#include "client/batch.h"
 #include "client/client.h"
-#include "client/lease_message.h"
-#include "client/request.h"
+#include "client/lease_internal.h"
+#include "client/request_internal.h"
 
 #define PAUSE_FIRST_US (50 * LH_US_PER_MS)
 #define PAUSE_LAST_US (2 * LH_US_PER_S)

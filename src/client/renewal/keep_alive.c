@@ -1,10 +1,8 @@
-#include "client/renewal/keep_alive.h"
+#include "client/batches_internal.h"
 
 #include <stdlib.h>
 
-#include "client/batch.h"
 #include "client/client.h"
-#include "client/renewal/renewal_batch.h"
 
 #define PATH "/leasehold.v1.LeaseService/KeepAlive"
 #define TIME_PARTS 4 /* of a batch's time: after one of them it goes another way too */

@@ -1,12 +1,11 @@
-#include "client/renewal/renewal_batch.h"
+#include "client/batches_internal.h"
 
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "client/attempt.h"
 #include "client/client.h"
-#include "client/lease_message.h"
-#include "client/request.h"
+#include "client/lease_internal.h"
+#include "client/request_internal.h"
 
 #define HEDGE_PARTS 4 /* of a call's time: after one of them it goes out in pieces too */
 #define HURRY_FIRST_US (10 * LH_US_PER_MS)

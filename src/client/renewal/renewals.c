@@ -1,8 +1,6 @@
-#include "client/renewal/renewals.h"
+#include "client/batches_internal.h"
 
-#include "client/batch.h"
 #include "client/client.h"
-#include "client/renewal/renewal_batch.h"
 
 #define RENEWALS_A_DURATION 3
 #define ROUNDS_A_BATCH 2 /* a batch has so many periods' time */

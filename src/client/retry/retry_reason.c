@@ -3,7 +3,7 @@
  * flight nobody knows whether the server did it. What was answered is final, unless the server gave a reason that says
  * otherwise; an answer without a reason of ours comes from something in between.
  */
-#include "client/retry/retry_reason.h"
+#include "client/retry_internal.h"
 
 #include <stdio.h>
 

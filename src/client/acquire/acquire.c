@@ -3,10 +3,9 @@
 #include <string.h>
 
 #include "base/bounds.h"
-#include "client/acquire_op.h"
-#include "client/acquire_request.h"
-#include "client/blocking.h"
+#include "client/acquire_internal.h"
 #include "client/client.h"
+#include "client/request_internal.h"
 
 static enum lh_status submit(struct acquire_op *op, const struct request_verb *verb,
                              const struct lh_acquire_options *options, struct lh_request **request,

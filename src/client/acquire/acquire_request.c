@@ -1,4 +1,4 @@
-#include "client/acquire_request.h"
+#include "client/acquire_internal.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "client/client.h"
 #include "client/context.h"
-#include "client/lease_message.h"
+#include "client/lease_internal.h"
 
 /* --- checking and keeping --- */
 

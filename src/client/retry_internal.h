@@ -1,3 +1,67 @@
+/* Whether and when a request is tried again. */
+#ifndef LH_CLIENT_RETRY_INTERNAL_H
+#define LH_CLIENT_RETRY_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/status.h"
+#include "base/table.h"
+#include "leasehold.h"
+#include "rpc/client.h"
+
+/*
+ * The reason to send a call again, from the evidence of its end. The reasons, their two properties and the whole table
+ * are public (leasehold_retry.h).
+ *
+ *     reason = lh_retry_reason_of(&(struct retry_evidence){.stage = reply.delivery, .code = reply.code, ...});
+ *     if (reason == RETRY_NO_REASON)
+ *         the answer is final
+ */
+
+/* X(name, does it allow to repeat a request that is not idempotent, is it always retried, at the same endpoint) */
+#define RETRY_REASON_MAP(X)                                                                                            \
+    X(UNKNOWN, false, false, true)                                                                                     \
+    X(SOCKET_NOT_AVAILABLE, true, false, false)                                                                        \
+    X(ENDPOINT_NOT_AVAILABLE, true, false, false)                                                                      \
+    X(SOCKET_CLOSED_WHILE_IN_FLIGHT, false, false, false)                                                              \
+    X(CIRCUIT_BREAKER_OPEN, true, false, false)                                                                        \
+    X(BLOCKING_TIMEOUT, true, true, true)                                                                              \
+    X(SHUTTING_DOWN, true, true, false)                                                                                \
+    X(DATABASE_UNAVAILABLE, true, false, false)                                                                        \
+    X(OVERLOADED, true, false, false)                                                                                  \
+    X(SCOPE_BUSY, true, false, true)                                                                                   \
+    X(OUTCOME_RETRY, true, false, true)                                                                                \
+    X(LEASE_HELD, true, false, true)                                                                                   \
+    X(RETRY_INFO, true, false, true)
+
+#define RETRY_NO_REASON LH_RETRY_REASON_COUNT
+
+/* Returns true if a retry for this reason goes to the same endpoint, false: to the next one. */
+bool lh_retry_reason_keeps_endpoint(unsigned reason);
+
+/* Writes the names in a set of reasons, "SHUTTING_DOWN,UNKNOWN"; "none" for the empty one. */
+#define RETRY_REASONS_TEXT_BYTES 256
+void lh_retry_reasons_format(uint32_t reasons, char text[RETRY_REASONS_TEXT_BYTES]);
+
+#define RETRY_NO_INFO (-1)
+
+/* Evidence about a call that did not succeed. A call that the caller itself canceled is not judged. */
+struct retry_evidence {
+    enum lh_rpc_delivery stage;
+    enum lh_grpc_code code;
+    int info;            /* enum lh_status of an ErrorInfo of ours, or RETRY_NO_INFO */
+    bool has_retry_info; /* google.rpc.RetryInfo came with it */
+};
+
+/* Returns an enum lh_retry_reason, or RETRY_NO_REASON. */
+unsigned lh_retry_reason_of(const struct retry_evidence *evidence);
+
+/* Returns the status of a request that ends with this evidence: the server's own if it gave one, else by code. */
+enum lh_status lh_retry_status_of(const struct retry_evidence *evidence);
+
 /*
  * The retry orchestrator: it decides about a request whose attempt failed. It has no clock, no timer and no socket of
  * its own; they are handed in, so that tests run it on a clock of theirs.
@@ -16,16 +80,6 @@
  * The callback promise: RETRY_LATER, and on_verdict fires exactly once, never before lh_retry_consider returned, unless
  * lh_retry_stop comes first; any other answer, and it never fires. All of it belongs to one thread.
  */
-#ifndef LH_CLIENT_RETRY_H
-#define LH_CLIENT_RETRY_H
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/list.h"
-#include "base/table.h"
-#include "client/retry/retry_reason.h"
 
 #define RETRY_LIMIT_DEFAULT 65536
 

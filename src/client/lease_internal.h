@@ -1,3 +1,56 @@
+/* Leases: how they are declared, what is known of each, and their fields of messages. */
+#ifndef LH_CLIENT_LEASE_INTERNAL_H
+#define LH_CLIENT_LEASE_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/table.h"
+#include "base/uuid.h"
+#include "leasehold.h"
+#include "leasehold/v1/leasehold.pb-c.h"
+#include "loop/loop.h"
+
+/*
+ * A client in a child of the process that made it: its thread, connections and leases are the parent's, and its lock may stay taken.
+ *
+ *     client->forks = lh_client_count_forks();
+ *     if (lh_client_is_forked(client))
+ *         return lh_error_set(error, LH_CLOSED, "%s", lh_client_closed_words(client));
+ */
+
+struct lh_client;
+
+/* Counts the forks between this process and the one that made the first client. Any thread. */
+unsigned lh_client_count_forks(void);
+bool lh_client_is_forked(const struct lh_client *client);
+
+/* Returns the words of a call that finds the client closed. */
+const char *lh_client_closed_words(const struct lh_client *client);
+
+/* Declarations: a namespace, and the options for its leases. */
+
+struct lh_declared {
+    struct lh_link link; /* link in the client's declarations */
+    struct lh_client *client;
+    /* Leases, by the time of their last try; the client's thread. */
+    struct lh_link held;
+    struct lh_link in_leases;          /* link in leases.declarations, while there are any */
+    struct lh_declare_options options; /* with all defaults in place */
+    bool has_strategy;
+    struct lh_strategy strategy;
+    size_t segment_count;
+    char *segments[16];
+    char *text; /* dotted */
+    char *memory;
+};
+
+void lh_declarations_destroy(struct lh_client *client);
+
 /*
  * A lease in the hands of this process.
  *
@@ -8,18 +61,6 @@
  * what follows.
  * A lease that has left HELD is not renewed any more.
  */
-#ifndef LH_CLIENT_LEASE_H
-#define LH_CLIENT_LEASE_H
-
-#include <stdatomic.h>
-
-#include "base/heap.h"
-#include "base/list.h"
-#include "base/table.h"
-#include "base/uuid.h"
-#include "client/declare.h"
-#include "leasehold.h"
-#include "loop/loop.h"
 
 /* The leases that a client holds; its thread's. */
 struct leases {
@@ -129,5 +170,30 @@ void lh_leases_init(struct lh_client *client);
 void lh_leases_stop(struct leases *leases); /* ends the timer */
 /* Lets the leases expire at the client's end, without a release. */
 void lh_leases_abandon(struct lh_client *client);
+
+/* Leases in messages: packing them into requests, and reading the end of a lease from answers. */
+
+/* Returns the server's words, or words for the reason if it gave none. */
+const char *lh_lost_words(enum lh_lost_reason reason, const char *words);
+enum lh_lost_reason lh_lost_reason_of(Leasehold__V1__EndReason reason);
+/* Returns the status of an item of a batch; LH_UNAVAILABLE: it was not done, and may be tried again. */
+enum lh_status lh_status_of_outcome(Leasehold__V1__Outcome outcome);
+/* Returns the status of a release. A repetition finds its own work done: with `may_be_done`, an attempt that had no
+   verdict, a lease that ended as this release ends it is LH_OK. */
+enum lh_status lh_status_of_release(const Leasehold__V1__ReleaseResult *result, bool may_be_done, bool is_failure);
+
+/* Reads a grant from a message, in memory of its own. */
+struct lease_grant *lh_unpack_grant(const Leasehold__V1__Lease *lease);
+
+/* Pack into the arena; the messages borrow strings of the lease and its declaration. */
+Leasehold__V1__Scope *lh_pack_scope(const struct lh_declared *declared, const char *key, struct lh_arena *arena);
+Leasehold__V1__LeaseRef *lh_pack_lease_ref(const struct lh_lease *lease, struct lh_arena *arena);
+Google__Protobuf__Duration *lh_pack_duration(int64_t duration_us, struct lh_arena *arena);
+int64_t lh_unpack_duration_us(const Google__Protobuf__Duration *duration);
+
+/* Appends the message. */
+void lh_pack_message(const ProtobufCMessage *message, struct lh_buffer *buffer);
+void lh_heartbeat_pack(struct lh_lease *const *leases, size_t count, struct lh_buffer *buffer);
+void lh_release_pack(struct lh_lease *const *leases, size_t count, struct lh_buffer *buffer);
 
 #endif

@@ -6,15 +6,14 @@
  *     LEASE_ENDED: the server granted it, saw the connection break and took it back; a new lease key begins anew
  *     it fails for good: whatever the server may have granted is released, by the set of releases
  */
-#include "client/acquire_op.h"
+#include "client/acquire_internal.h"
 
 #include <stdlib.h>
 
-#include "client/acquire_request.h"
-#include "client/attempt.h"
 #include "client/client.h"
 #include "client/context.h"
-#include "client/lease_message.h"
+#include "client/lease_internal.h"
+#include "client/request_internal.h"
 
 static struct acquire_op *op_of(struct lh_request *request)
 {
