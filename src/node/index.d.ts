@@ -47,7 +47,15 @@ export interface Contention {
   heldMs?: number | null;
 }
 
-export interface AcquireOptions {
+/** Each is called each time; what it throws is a warning. */
+export interface Listeners {
+  onGranted?: (lease: Lease) => void;
+  onRenewed?: (lease: Lease) => void;
+  onReleased?: (lease: Lease) => void;
+  onLost?: (error: LeaseLostError) => void;
+}
+
+export interface AcquireOptions extends Listeners {
   /** How long the lease lives without a renewal; default 30000. It is renewed at a third of it. */
   durationMs?: number;
   /** How long to queue for a lease that is held; default 0, do not wait. Infinity: for ever. */
@@ -82,9 +90,9 @@ export interface Scope {
   units?: number;
 }
 
-export type AllOptions = Pick<WorkOptions, 'durationMs' | 'waitMs' | 'owner' | 'labels' | 'signal'>;
+export type AllOptions = Pick<WorkOptions, 'durationMs' | 'waitMs' | 'owner' | 'labels' | 'signal' | keyof Listeners>;
 
-export interface LeadOptions {
+export interface LeadOptions extends Listeners {
   /** How long a leader that is stopped or cut off is waited for; default 15000. */
   durationMs?: number;
   /** Names the candidate. */
@@ -281,6 +289,28 @@ export class Lease implements AsyncDisposable {
   /** Releases. A loss is an error here too. */
   [Symbol.asyncDispose](): Promise<void>;
 }
+
+export interface StaleLease {
+  namespace: string;
+  key: string;
+  owner: string | null;
+  token: bigint;
+  /** By the database's clock, as the deadline. */
+  acquiredAt: Date;
+  deadline: Date;
+  /** For the callback: hook_timeout of the policy; 0: none. */
+  limitMs: number;
+}
+
+/**
+ * Ends each expired lease of these namespaces (none: of all but those with reaper = external; children: and below them) in a transaction of its own on
+ * a client of `pg`, in which the callback is called, after the hooks in SQL. What the callback does on that client commits with the end. What it throws
+ * rolls both back and is written down in leasehold.reap_failure; other leases go on. What was not committed may be called again. The role is a member
+ * of leasehold_admin or leasehold_coordinator.
+ */
+export function reapStale(
+  client: Transactional, callback: (lease: StaleLease) => unknown, options?: { namespaces?: readonly string[]; children?: boolean },
+): Promise<{ ended: number; failed: number }>;
 
 export class LeaseholdError extends Error {
   readonly code: string;

@@ -77,6 +77,11 @@ const RULES = {
   pollMs: ['a number of milliseconds above 0', (value) => Number.isFinite(value) && value > 0],
   shared: ['true or false', (value) => typeof value === 'boolean'],
   units: [`1 to ${MOST_UNITS}`, (value) => Number.isInteger(value) && value >= 1 && value <= MOST_UNITS],
+  namespaces: ['an array of namespaces', Array.isArray],
+  onGranted: ['a function', (value) => typeof value === 'function'],
+  onRenewed: ['a function', (value) => typeof value === 'function'],
+  onReleased: ['a function', (value) => typeof value === 'function'],
+  onLost: ['a function', (value) => typeof value === 'function'],
   children: ['true or false', (value) => typeof value === 'boolean'],
   whileAlive: ['true or false', (value) => typeof value === 'boolean'],
   labels: ['an object of strings, of Unicode without NUL', (value) => isObject(value) && Object.entries(value).flat().every(isUnicode)],
@@ -142,13 +147,14 @@ function requestOf(namespace, key, options) {
   return request;
 }
 
-const ACQUIRE = ['durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued', 'whileAlive'];
-const ALL = ['durationMs', 'waitMs', 'owner', 'labels', 'signal'];
+const LISTENERS = ['onGranted', 'onRenewed', 'onReleased', 'onLost'];
+const ACQUIRE = ['durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued', 'whileAlive', ...LISTENERS];
+const ALL = ['durationMs', 'waitMs', 'owner', 'labels', 'signal', ...LISTENERS];
 const WATCH = ['key', 'children', 'signal'];
 const SCOPE = ['namespace', 'key', 'shared', 'units'];
-const LEAD = ['durationMs', 'owner', 'labels', 'atLeastMs', 'signal', 'onLeader'];
+const LEAD = ['durationMs', 'owner', 'labels', 'atLeastMs', 'signal', 'onLeader', ...LISTENERS];
 const CLIENT = ['server', 'database', 'owner', 'tls', 'tokenFile', 'patienceMs', 'pollMs', 'warn'];
 const RELEASE = ['result', 'failure'];
 const TLS = ['caFile', 'certFile', 'keyFile', 'serverName'];
 
-module.exports = { check, checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, LEAD, CLIENT, RELEASE, TLS, WATCH };
+module.exports = { check, checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, LEAD, LISTENERS, CLIENT, RELEASE, TLS, WATCH };

@@ -8,7 +8,7 @@ const { SqlTransport } = require('./sql.js');
 const { Declared } = require('./declared.js');
 const { Lease, asyncDispose } = require('./lease.js');
 const { Renewer } = require('./renewer.js');
-const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, CLIENT, LEAD, TLS, WATCH } = require('./arguments.js');
+const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, CLIENT, LEAD, LISTENERS, TLS, WATCH } = require('./arguments.js');
 const { ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
 const { refsOf } = require('./scopes.js');
 const { clock, sleep } = require('./time.js');
@@ -85,13 +85,13 @@ class Client {
 
   async lead(namespace, key, ...given) {
     const [options, work] = optionsAndWork('lead', given, LEAD);
-    const { signal, durationMs = 15000, owner, labels, atLeastMs } = options;
-    const onLeader = this.#tell(options.onLeader);
+    const { signal, onLeader: listener, ...rest } = options;
+    const onLeader = this.#tell(listener);
     for (let leader = ''; ; leader = '') {
       const see = (owner) => {
         if (owner && owner !== leader) onLeader?.((leader = owner));
       };
-      const request = this.#request(namespace, key, { durationMs, owner, labels, atLeastMs, waitMs: Infinity, onQueued: ({ holder }) => see(holder) });
+      const request = this.#request(namespace, key, { durationMs: 15000, ...defined(rest), waitMs: Infinity, onQueued: ({ holder }) => see(holder) });
       request.isHold = true;
       const lease = await this.#acquire(request, signal);
       see(request.owner);
@@ -157,7 +157,8 @@ class Client {
   }
 
   #complete(request) {
-    return { ...request, owner: request.owner ?? this.owner, onQueued: this.#tell(request.onQueued), leaseKey: crypto.randomUUID() };
+    const listeners = Object.fromEntries([...LISTENERS, 'onQueued'].map((name) => [name, this.#tell(request[name])]));
+    return { ...request, ...listeners, owner: request.owner ?? this.owner, leaseKey: crypto.randomUUID() };
   }
 
   async #acquire(request, signal) {
@@ -274,6 +275,8 @@ class Client {
     await Promise.allSettled(this.#tasks);
   }
 }
+
+const defined = (options) => Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
 
 /** For the operator; it never throws. */
 function warner(warn) {

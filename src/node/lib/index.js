@@ -2,6 +2,7 @@
 
 const { Client } = require('./client.js');
 const { Declared } = require('./declared.js');
+const { reapStale } = require('./reaping.js');
 const { Lease } = require('./lease.js');
 const {
   LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError,
@@ -9,5 +10,5 @@ const {
 
 // Names alone: Node reads them here without running it, for import { HeldError }.
 module.exports = {
-  Client, Declared, Lease, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError,
+  Client, Declared, Lease, reapStale, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError,
 };

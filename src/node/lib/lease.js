@@ -31,6 +31,7 @@ class Lease {
     this._trouble = ''; // why the last renewal failed
     this._asked = null; // its renewal, in flight
     this._tie = grant.tie;
+    this._isGranted = false; // and onGranted was called
     this._isOpen = false; // a transaction that is to acquire or release it is not committed yet
   }
 
@@ -200,6 +201,7 @@ class Lease {
     this.#isReleased = true;
     this.#renewer.drop(this);
     this._tie?.close();
+    this._request.onReleased?.(this);
     if (problem) throw problem;
   }
 
@@ -259,6 +261,7 @@ class Lease {
     this.#lost = new LeaseLostError(message ? `${words}: ${message}` : words, reason);
     this.#renewer.drop(this);
     this.#controller.abort(this.#lost);
+    if (this._isGranted) this._request.onLost?.(this.#lost);
   }
 
   /** The caller wants the work to stop, and the lease is not lost. */

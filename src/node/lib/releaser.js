@@ -24,7 +24,7 @@ class Releaser {
     if (this.#waiting.size >= MOST_WAITING) {
       throw new UnavailableError(`${MOST_WAITING} releases wait already: the lease ${scopeName(lease)} ends by its deadline`);
     }
-    for (const ref of refs) this.#waiting.add({ ref, lease, outcome, isQuiet });
+    for (const ref of refs) this.#waiting.add({ ref, lease, outcome, isQuiet, isLast: ref === refs.at(-1) && !isQuiet });
     this.#sending ??= this.#send();
   }
 
@@ -50,6 +50,7 @@ class Releaser {
         this.#waiting.delete(item);
         item.lease._tie?.close();
         if (outcome !== 'ok') this.#tell(item, message);
+        else if (item.isLast) item.lease._request.onReleased?.(item.lease);
       });
       if (answers.some(({ outcome }) => outcome === 'retry')) await sleep(RETRY_AFTER_MS, null, true);
     }

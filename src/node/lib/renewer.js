@@ -28,6 +28,8 @@ class Renewer {
 
   add(lease) {
     this.#leases.add(lease);
+    if (!lease._isGranted) lease._request.onGranted?.(lease);
+    lease._isGranted = true;
     this.#arm(Math.min(lease._next, clock() + lease.durationMs / 10));
     if (lease._tie) this.#follow(lease);
   }
@@ -107,6 +109,7 @@ class Renewer {
         lease._isFinal = beats[n].isFinal;
         lease._next = sent + lease.durationMs / 3;
         lease._trouble = '';
+        lease._request.onRenewed?.(lease);
         this.#tie(lease);
       } else if (beats?.[n].outcome === 'lost') {
         // Nobody else has its lease key: the daemon ended it because its stream broke.

@@ -86,6 +86,7 @@ async function releaseIn(client, lease, renewer, outcome, work) {
   try {
     const value = await transact(client, leave, lookUp);
     lease._left(true);
+    lease._request.onReleased?.(lease);
     return value;
   } catch (error) {
     if (hasLeft) lease._left(false);
@@ -128,4 +129,4 @@ async function acquireIn(client, request, renewer, work, giveUp) {
   return lease;
 }
 
-module.exports = { acquireIn, releaseIn };
+module.exports = { acquireIn, releaseIn, transact };

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, AsyncContextManager, AsyncIterator, Awaitable, Callable, Iterable, Mapping, ParamSpec, TypeVar, Unpack
 
 from . import arguments, look
-from .arguments import Options, Scope
+from .arguments import LeadOptions, Options, Scope
 from .client import BaseClient, describe, has_failed, is_told, note
 from .declared import AsyncDeclared
 from .errors import Held, LeaseholdError, LeaseLost
@@ -103,11 +103,12 @@ class AsyncClient(BaseClient):
 
     def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
-              units: int = 1, at_least: float | None = None, while_alive: bool = False) -> AsyncLease:
+              units: int = 1, at_least: float | None = None, while_alive: bool = False, on_granted: Callable[[AsyncLease], object] | None = None,
+              on_renewed: Callable[[AsyncLease], object] | None = None, on_released: Callable[[AsyncLease], object] | None = None) -> AsyncLease:
         """A lease for `async with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, in the loop. The
         rest is as of Client.lease."""
         return AsyncLease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared,
-                          units=units, at_least=at_least, while_alive=while_alive)
+                          units=units, at_least=at_least, while_alive=while_alive, on_granted=on_granted, on_renewed=on_renewed, on_released=on_released)
 
     def lease_all(self, scopes: Iterable[tuple[str, str] | Scope], *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
                   labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None) -> AsyncLease:
@@ -138,14 +139,12 @@ class AsyncClient(BaseClient):
             return wrapped
         return decorate
 
-    async def lead(self, namespace: str, key: str, *, duration: float = 30, owner: str | None = None, labels: Mapping[str, str] | None = None,
-                   on_lost: Callable[[str], object] | None = None, at_least: float | None = None) -> AsyncIterator[AsyncLease]:
+    async def lead(self, namespace: str, key: str, **options: Unpack[LeadOptions]) -> AsyncIterator[AsyncLease]:
         """Stands for election: the loop's body runs while this process leads, and its end gives leadership up. Then it stands
         again. The body watches `is_held()`. Through a daemon a leader that dies is followed at once; in SQL, after its duration.
         To leave the loop early, use contextlib.aclosing."""
         while True:
-            leadership = AsyncLease(self._core, namespace, key, duration=duration, wait=None, owner=owner, labels=labels, on_lost=on_lost,
-                                    at_least=at_least, is_tied=True)
+            leadership = AsyncLease(self._core, namespace, key, wait=None, is_tied=True, **options)
             await leadership.acquire()
             try:
                 yield leadership

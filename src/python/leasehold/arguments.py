@@ -173,17 +173,25 @@ def scopes_of(value: Any) -> tuple[Scope, ...]:
     return tuple(scopes)
 
 
-class Options(TypedDict, total=False):
-    """Of an acquire; Client.lease says what each means."""
+class LeadOptions(TypedDict, total=False):
+    """Of a leader's lease; Client.lease says what each means."""
 
     duration: float
-    wait: float | None
     owner: str | None
     labels: Mapping[str, str] | None
     on_lost: Callable[[str], object] | None
+    on_granted: Callable[[Any], object] | None
+    on_renewed: Callable[[Any], object] | None
+    on_released: Callable[[Any], object] | None
+    at_least: float | None
+
+
+class Options(LeadOptions, total=False):
+    """Of an acquire."""
+
+    wait: float | None
     shared: bool
     units: int
-    at_least: float | None
     while_alive: bool
 
 
@@ -202,6 +210,7 @@ class Asked:
     on_lost: Callable[[str], object] | None
     while_alive: bool  # wait begins to count once the holder is not alive
     is_tied: bool  # a stream ties the lease to this process: it ends with it
+    listeners: Mapping[str, Callable[..., object] | None]
     scopes: tuple[Scope, ...]  # acquired in one step, the first is the namespace and key above; empty: that alone
 
     @property
@@ -211,11 +220,16 @@ class Asked:
 
 def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, wait: Any = 0, owner: Any = None, labels: Any = None,
           on_lost: Any = None, shared: Any = False, units: Any = 1, at_least: Any = None, while_alive: Any = False,
-          is_tied: bool = False, scopes: tuple[Scope, ...] = ()) -> Asked:
+          on_granted: Any = None, on_renewed: Any = None, on_released: Any = None, is_tied: bool = False, scopes: tuple[Scope, ...] = ()) -> Asked:
     if not isinstance(while_alive, bool):
         raise refused("while_alive", while_alive, "True or False")
     if while_alive and seconds_to_wait(wait) == math.inf:
         raise refused("wait", wait, "a number of seconds with while_alive")
+    if is_tied and shared:
+        raise refused("shared", shared, "False for a leader's lease")
+    listeners = {"on_granted": on_granted, "on_renewed": on_renewed, "on_released": on_released}
+    for name, function in listeners.items():
+        callback(name, function)
     return Asked(namespace_text(namespace), key_text(key), more_than_zero("duration", duration), seconds_to_wait(wait),
                  default_owner if owner is None else owner_text(owner), labels_of(labels), units_asked(shared, units),
-                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied, scopes)
+                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied, listeners, scopes)

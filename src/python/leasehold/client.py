@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Callable, ContextManager, Coroutine, Iterable, Iterator, Mapping, ParamSpec, TypeGuard, TypeVar, Unpack
 
 from . import arguments, look
-from .arguments import Options, Scope
+from .arguments import LeadOptions, Options, Scope
 from .core import Core, Transport
 from .declared import Declared
 from .errors import Held, InvalidArgument, LeaseholdError, LeaseLost
@@ -149,14 +149,16 @@ class Client(BaseClient):
 
     def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
-              units: int = 1, at_least: float | None = None, while_alive: bool = False) -> Lease:
+              units: int = 1, at_least: float | None = None, while_alive: bool = False, on_granted: Callable[[Lease], object] | None = None,
+              on_renewed: Callable[[Lease], object] | None = None, on_released: Callable[[Lease], object] | None = None) -> Lease:
         """A lease for `with`. wait: seconds to wait for it; None: for ever. while_alive: as long as the holder is
         alive, and these seconds beyond. on_lost(reason) is called once, on the thread
         that finds the loss, mostly the one that renews: it must not block. shared: beside other shared leases, with so many units (1 to 1,000,000) of the capacity that
         the namespace's policy sets. at_least: nobody else gets the lease before so many seconds after its grant, though it ends earlier; at
-        most a day; None: as the namespace's policy says."""
+        most a day; None: as the namespace's policy says. on_granted, on_renewed and on_released(lease) are called each time; what they raise is
+        logged."""
         return Lease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared, units=units,
-                     at_least=at_least, while_alive=while_alive)
+                     at_least=at_least, while_alive=while_alive, on_granted=on_granted, on_renewed=on_renewed, on_released=on_released)
 
     def lease_all(self, scopes: Iterable[tuple[str, str] | Scope], *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
                   labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None) -> Lease:
@@ -192,14 +194,12 @@ class Client(BaseClient):
             return wrapped
         return decorate
 
-    def lead(self, namespace: str, key: str, *, duration: float = 30, owner: str | None = None, labels: Mapping[str, str] | None = None,
-             on_lost: Callable[[str], object] | None = None, at_least: float | None = None) -> Iterator[Lease]:
+    def lead(self, namespace: str, key: str, **options: Unpack[LeadOptions]) -> Iterator[Lease]:
         """Stands for election: the loop's body runs while this process leads, and its end gives leadership up. Then it stands
         again. The body watches `is_held()`. Through a daemon a leader that dies is followed at once; in SQL, after its duration."""
         while True:
             try:
-                with Lease(self._core, namespace, key, duration=duration, wait=None, owner=owner, labels=labels, on_lost=on_lost, at_least=at_least,
-                           is_tied=True) as leadership:
+                with Lease(self._core, namespace, key, wait=None, is_tied=True, **options) as leadership:
                     yield leadership
             except LeaseLost:
                 pass

@@ -185,6 +185,7 @@ class Core:
             if grant.tie is not None:
                 self._read(lease, grant.tie)
         self.wake.set()
+        lease._tell("on_granted")
 
     async def ask(self, call: Callable[[float], Coroutine[Any, Any, T]]) -> T:
         """Repeats what was not answered."""
@@ -326,6 +327,7 @@ class Core:
                         lost = lost or ("" if is_repeated and reason in ("released", "failed") else reason)
                 items = [item for item, answer in zip(items, answers) if answer.outcome == "retry"]
                 if not items and not lost:
+                    lease._tell("on_released")
                     return True
                 if not items:
                     lease.lost = lost
@@ -498,7 +500,9 @@ class Core:
     def _settled(self, orphan: Orphan, answer: Answer) -> None:
         if orphan.lease is None:
             return
-        if answer.outcome != "ok":
+        if answer.outcome == "ok" and orphan.item.ref == self._refs(orphan.lease)[0]:
+            orphan.lease._tell("on_released")
+        elif answer.outcome != "ok":
             log.warning("the release of %r: %s", orphan.lease, "not answered, it is left to expire" if answer.outcome == "retry" else answer.reason)
         self._untie(orphan.lease)
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-LEADING = ("duration", "owner", "labels", "on_lost", "at_least")
 
 
 class Declaring:
@@ -20,17 +19,16 @@ class Declaring:
     of Client.lease too, which count before those of the declaration."""
 
     def __init__(self, client: BaseClient, namespace: str, options: Mapping[str, Any]) -> None:
-        arguments.asked(client._core.owner, namespace, "any", **options)
-        self.namespace, self._options = namespace, dict(options)
+        self.namespace, self._owner, self._options = namespace, client._core.owner, dict(options)
+        arguments.asked(self._owner, namespace, "any", **options)
 
     def _with(self, more: Mapping[str, Any]) -> dict[str, Any]:
         return {**self._options, **more}
 
     def _leading(self, more: Mapping[str, Any]) -> dict[str, Any]:
-        options = self._with(more)
-        if options.get("shared"):
-            raise arguments.refused("shared", True, "False for a leader's lease")
-        return {name: options[name] for name in LEADING if name in options}
+        options = {name: value for name, value in self._with(more).items() if name not in ("wait", "while_alive")}
+        arguments.asked(self._owner, self.namespace, "any", is_tied=True, **options)
+        return options
 
 
 class Declared(Declaring):

@@ -140,9 +140,12 @@ class BaseLease(Unique):
 
     def _renewed(self, sent: float, remaining: float, is_final: bool = False) -> None:
         with self._core.lock:
-            if self._is_held and clock() < self._deadline:  # an answer that is read too late saves nothing
+            is_in_time = self._is_held and clock() < self._deadline  # an answer that is read too late saves nothing
+            if is_in_time:
                 self._deadline, self._is_final = sent + remaining, is_final
                 self._next_beat = sent + self.duration / RENEWALS
+        if is_in_time:
+            self._tell("on_renewed")
 
     def _lose(self, reason: str) -> None:
         with self._core.lock:
@@ -160,6 +163,15 @@ class BaseLease(Unique):
                 self._asked.on_lost(reason)
             except (Exception, SystemExit):  # the renewals of other leases go on
                 log.exception("on_lost of %r", self)
+
+    def _tell(self, name: str) -> None:
+        """on_granted, on_renewed or on_released."""
+        function = self._asked.listeners[name]
+        if function is not None:
+            try:
+                function(self)
+            except (Exception, SystemExit):
+                log.exception("%s of %r", name, self)
 
     def _guard_arguments(self) -> tuple[str, tuple[str | int, ...]]:
         self.check()

@@ -48,9 +48,12 @@ class Blocking:
         """Commits, or rolls back. True: the error has done what it was for."""
         return bool(self.transaction.__exit__(type(error) if error else None, error, error.__traceback__ if error else None))
 
-    async def row(self, sql: str, *values: Any) -> Any:
+    async def rows(self, sql: str, *values: Any) -> Any:
         with self.connection.cursor(row_factory=tuple_row) as cursor:
-            return cursor.execute(*statement(sql, values)).fetchone()
+            return cursor.execute(*statement(sql, values)).fetchall()
+
+    async def row(self, sql: str, *values: Any) -> Any:
+        return next(iter(await self.rows(sql, *values)), None)
 
 
 class Awaiting(Blocking):
@@ -62,9 +65,9 @@ class Awaiting(Blocking):
     async def end(self, error: BaseException | None) -> bool:
         return bool(await self.transaction.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None))
 
-    async def row(self, sql: str, *values: Any) -> Any:
+    async def rows(self, sql: str, *values: Any) -> Any:
         async with self.connection.cursor(row_factory=tuple_row) as cursor:
-            return await (await cursor.execute(*statement(sql, values))).fetchone()
+            return await (await cursor.execute(*statement(sql, values))).fetchall()
 
 
 def statement(sql: str, values: tuple[Any, ...]) -> tuple[str, dict[str, Any]]:
@@ -202,6 +205,7 @@ class Releasing(Step):
 
     def done(self) -> None:
         self.lease._is_ending = False
+        self.lease._tell("on_released")
 
 
 class Acquiring(Step):

@@ -1097,6 +1097,58 @@ const cases = {
     assert.deepEqual(await kinds(1), ['released']);
     await events.return();
   },
+  async reaping_calls_back(site) {
+    const namespace = `reap-${process.pid}-${site.key.includes('_') ? on : 'x'}`;
+    for (let n = 0; n < 5; n++) await site.psql(`select from leasehold.acquire('${namespace}', 'job-${n}', '30 s', 'worker-job-${n}')`);
+    const tokens = (await site.psql(`select token from leasehold.scope where namespace = '${namespace}' order by key`)).split('\n');
+    await site.psql(`update leasehold.scope set ${['acquired_at', 'heartbeat_at', 'deadline', 'check_at'].map((each) => `${each} = ${each} - interval '1 h'`)} `
+      + `where namespace = '${namespace}' and key <> 'job-4'`);
+    const pg = await site.pg();
+    await pg.query('create temporary table reaped (token text)');
+    const putBack = async ({ namespace: of, key, owner, token, acquiredAt, deadline }) => {
+      assert.ok(of === namespace && owner === `worker-${key}` && acquiredAt < deadline);
+      await pg.query('insert into reaped values ($1)', [String(token)]);
+      if (key === 'job-1') throw new Error('the disk is full');
+    };
+    assert.deepEqual(await leasehold.reapStale(pg, putBack, { namespaces: [namespace] }), { ended: 3, failed: 1 });
+    assert.deepEqual((await pg.query('select token from reaped order by token')).rows.map(({ token }) => token).sort(), [tokens[0], tokens[2], tokens[3]].sort());
+    assert.equal(await site.psql(`select string_agg(state, ' ' order by key) from leasehold.scope where namespace = '${namespace}'`), 'free held free free held');
+    assert.match(await site.psql(`select reap_error from leasehold.scope where namespace = '${namespace}' and key = 'job-1'`), /the disk is full/);
+    assert.deepEqual(await leasehold.reapStale(pg, () => {}, { namespaces: ['reap'], children: true }), { ended: 0, failed: 0 });
+    assert.deepEqual(await leasehold.reapStale(pg, () => {}, { namespaces: [namespace] }), { ended: 1, failed: 0 });
+    await assert.rejects(leasehold.reapStale(pg, 7), { field: 'work' });
+    await assert.rejects(leasehold.reapStale(pg, () => {}, { namespaces: ['a..b'] }), { field: 'namespace' });
+  },
+  async callbacks_tell_of_a_lease(site) {
+    const client = site.client();
+    const told = [];
+    const tell = (word) => ({ key }) => { told.push(`${word} ${key}`); };
+    const declared = client.declare('cases', { durationMs: 3000, onGranted: tell('granted'), onRenewed: tell('renewed'), onReleased: tell('released'),
+      onLost: ({ reason }) => { told.push(`lost ${reason}`); } });
+    const words = (key) => told.filter((each) => each.endsWith(` ${key}`)).map((each) => each.split(' ')[0]).filter((each, n, all) => each !== all[n - 1]);
+    await declared.withLease(site.key, () => wait('renewals', () => told.filter((each) => each === `renewed ${site.key}`).length >= 2));
+    assert.deepEqual(words(site.key), ['granted', 'renewed', 'released']);
+    told.length = 0;
+    const forced = await declared.acquire(site.key);
+    await site.force();
+    await site.lost(forced);
+    assert.equal(told.at(-1), 'lost forced');
+    assert.ok(!words(site.key).includes('released'));
+    (await declared.acquire(`${site.key}-2`)).tryRelease();
+    await wait('the release', () => words(`${site.key}-2`).at(-1) === 'released');
+    const pg = await site.pg();
+    await (await declared.acquireIn(pg, `${site.key}-3`, async () => {})).releaseIn(pg, async () => {});
+    assert.deepEqual([words(`${site.key}-3`)[0], words(`${site.key}-3`).at(-1)], ['granted', 'released']);
+    const warnings = [];
+    const fails = () => { throw new Error("a listener's"); };
+    const loud = site.client(undefined, { warn: (text) => warnings.push(text) });
+    await loud.withLease('cases', site.key, { durationMs: 3000, onGranted: fails, onRenewed: fails, onReleased: fails }, async (lease) => {
+      await wait('two renewals', async () => (await site.beats()) >= 2);
+      assert.ok(lease.isHeld());
+    });
+    assert.ok(warnings.length >= 3 && warnings.every((text) => text.includes("a listener's")), warnings);
+    await assert.rejects(site.acquire(client, { onRenewed: 'print' }), { field: 'onRenewed' });
+  },
   async declared_lease_is_used_everywhere(site) {
     const deploy = site.client().declare('cases', { durationMs: LONG_MS, owner: 'ci-7', labels: { of: 'the case' } });
     const facts = () => site.row("owner, labels ->> 'of', extract(epoch from duration)::integer");
