@@ -158,12 +158,51 @@ func (c *Client) acquire(ctx, parent context.Context, r request) (*Lease, error)
 // repeat tries until a try is granted, or ends otherwise; r gets its lease key here.
 func (c *Client) repeat(ctx context.Context, verb string, r *request, try func(call context.Context, wait time.Duration) error) error {
 	r.leaseKey = newUUID()
-	waitUntil, repeated := Forever, false
-	if now := clock(); !r.whileAlive && r.wait < Forever-now {
-		waitUntil = now + r.wait
+	waitUntil, until, repeated := Forever, Forever, false
+	if now := clock(); !r.whileAlive && r.wait < Forever-now-c.settings.patience {
+		waitUntil, until = now+r.wait, now+r.wait+c.settings.patience
 	}
-	call, cancel := context.WithCancel(ctx)
+	call, cancel, err := c.callContext(ctx)
+	if err != nil {
+		return err
+	}
 	defer cancel()
+	c.awaitReleases(call, r.refs())
+	for retry := c.retrying(verb, r.refs()[0], r.strategy); ; {
+		wait := Forever
+		if waitUntil != Forever {
+			wait = max(waitUntil-clock(), 0)
+		}
+		if err = try(call, wait); err == nil {
+			return nil
+		}
+		isUnavailable := errors.As(err, new(*UnavailableError))
+		switch {
+		case c.ctx.Err() != nil:
+			return ErrClosed
+		case ctx.Err() != nil:
+			c.giveUp(r.refs())
+			return ctx.Err()
+		case repeated && isEnded(err):
+			// The daemon granted it, saw the connection break, and took the lease back.
+			repeated, r.leaseKey = false, newUUID()
+		case isUnavailable && clock() >= until:
+			c.giveUp(r.refs())
+			return err
+		case retry.again(call, err, until-clock()):
+			repeated = true // the same lease key makes it the same acquisition, with its old place in the queue
+		default:
+			if isUnavailable {
+				c.giveUp(r.refs())
+			}
+			return err
+		}
+	}
+}
+
+// callContext ends with ctx, and with the client.
+func (c *Client) callContext(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	call, cancel := context.WithCancel(ctx)
 	if !c.start(func() {
 		select {
 		case <-c.ctx.Done():
@@ -171,47 +210,10 @@ func (c *Client) repeat(ctx context.Context, verb string, r *request, try func(c
 		case <-call.Done():
 		}
 	}) {
-		return ErrClosed
+		cancel()
+		return nil, nil, ErrClosed
 	}
-	c.awaitReleases(call, r.refs())
-	retry := c.retrying(verb, r.refs()[0], r.strategy)
-	for {
-		wait := Forever
-		if waitUntil != Forever {
-			wait = max(waitUntil-clock(), 0)
-		}
-		err := try(call, wait)
-		if err == nil {
-			return nil
-		}
-		until := Forever
-		if waitUntil != Forever {
-			until = waitUntil + c.settings.patience
-		}
-		switch isUnavailable := errors.As(err, new(*UnavailableError)); {
-		case c.ctx.Err() != nil:
-			return ErrClosed
-		case ctx.Err() != nil:
-			c.giveUp(r.refs())
-			return ctx.Err()
-		case isUnavailable && clock() >= until:
-			c.giveUp(r.refs())
-		case isUnavailable || errors.As(err, new(*HeldError)):
-			// The same lease key makes the repetition the same acquisition, with its old place in the queue.
-			if retry.again(call, err, until-clock()) {
-				repeated = true
-				continue
-			}
-			if isUnavailable {
-				c.giveUp(r.refs())
-			}
-		case repeated && isEnded(err):
-			// The daemon granted it, saw the connection break, and took the lease back.
-			repeated, r.leaseKey = false, newUUID()
-			continue
-		}
-		return err
-	}
+	return call, cancel, nil
 }
 
 // giveUp sees to it that what was granted unheard is released.
