@@ -74,14 +74,12 @@ class Pooler:
 class Control:
     def __init__(self):
         self.pg_port = free_port()
-        self.cluster = harness.Cluster([f"listen_addresses = '127.0.0.1'\nport = {self.pg_port}"])
+        self.cluster = harness.Cluster([f"listen_addresses = '127.0.0.1'\nport = {self.pg_port}"], migrated=True)
         os.environ["PGPORT"] = str(self.pg_port)  # for psql, and the daemons
-        self.database = self.cluster.create_database()
+        self.database = self.cluster.create_database(migrated=True)
         self.daemons = [harness.Daemon(database=self.cluster.url(self.database))]
-        self.plain = self.cluster.create_database()
-        self.pooled = self.cluster.create_database()
-        for database in (self.plain, self.pooled):
-            subprocess.run([harness.CLI, "migrate", "--database", self.cluster.url(database)], check=True, stdout=subprocess.DEVNULL)
+        self.plain = self.cluster.create_database(migrated=True)
+        self.pooled = self.cluster.create_database(migrated=True)
         self.pooler = Pooler(self.cluster, self.pg_port, self.pooled)
         self.proxies, self.commit_proxies = [], []
         self.secured = self.standby_server = None

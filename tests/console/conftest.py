@@ -16,7 +16,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="session")
 def cluster():
-    cluster = harness.Cluster()
+    cluster = harness.Cluster(migrated=True)
     yield cluster
     cluster.destroy()
 

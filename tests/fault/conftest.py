@@ -5,7 +5,7 @@ from place import Place, harness
 
 @pytest.fixture
 def cluster():
-    cluster = harness.Cluster()
+    cluster = harness.Cluster(migrated=True)
     yield cluster
     cluster.destroy()
 

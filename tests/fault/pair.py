@@ -19,15 +19,12 @@ class Standby(harness.Cluster):
         self.primary = primary
         super().__init__()
 
-    def _run(self, program, *args, check=True):
-        if program != "initdb":
-            return super()._run(program, *args, check=check)
+    def _make_data(self, migrated):
         shutil.rmtree(self.data)
         self.sockets.parent.chmod(0o777)
-        done = super()._run("pg_basebackup", "-D", self.data, "-d", f"host={self.primary.sockets} user=postgres", "-R", "-X",
+        self._run("pg_basebackup", "-D", self.data, "-d", f"host={self.primary.sockets} user=postgres", "-R", "-X",
                             "stream", "-c", "fast", "--no-sync")
         (self.data / "postmaster.pid").unlink(missing_ok=True)
-        return done
 
     def promote(self):
         self._run("pg_ctl", "-D", self.data, "-w", "-t", "60", "promote")
@@ -37,9 +34,9 @@ class Pair:
     """`old` is the primary and listed first, `new` its standby."""
 
     def __init__(self):
-        self.old = harness.Cluster()
+        self.old = harness.Cluster(migrated=True)
         self.new = Standby(self.old)
-        self.database = self.old.create_database()
+        self.database = self.old.create_database(migrated=True)
         self.frozen = []
         self.closers = []
 

@@ -23,8 +23,8 @@ class Place:
     """A cluster, a database, and what is started on it."""
 
     def __init__(self):
-        self.cluster = harness.Cluster()
-        self.database = self.cluster.create_database()
+        self.cluster = harness.Cluster(migrated=True)
+        self.database = self.cluster.create_database(migrated=True)
         self.daemons = []
         self.clients = []
 
@@ -93,7 +93,7 @@ class SteppedCluster(harness.Cluster):
         self.shim.chmod(0o755)
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", self.shim / "clock.so", HERE / "stepped_clock.c"], check=True)
         self.step(0)
-        super().__init__(settings)
+        super().__init__(settings, migrated=True)
 
     def step(self, seconds):
         with open(self.shim / "step", "r+b" if (self.shim / "step").exists() else "w+b") as file:

@@ -35,7 +35,7 @@ $$;
 
 @pytest.fixture(scope="module")
 def cluster():
-    cluster = harness.Cluster()
+    cluster = harness.Cluster(migrated=True)
     yield cluster
     cluster.destroy()
 
@@ -113,7 +113,7 @@ class Holder(threading.Thread):
 # Promise 3, promise 11.
 @pytest.mark.parametrize("ender", ["reaper", "hooks", "takeover"])
 def test_a_heartbeat_races_the_end_of_its_lease_and_there_is_one_truth(cluster, ender):
-    database = cluster.create_database()
+    database = cluster.create_database(migrated=True)
     daemon = harness.Daemon(database=cluster.url(database))
     cluster.psql(SETUP, database)
     if ender == "hooks":

@@ -32,7 +32,7 @@ def wait_for_lease(client, owner):
 
 
 def test_waiters_and_leases_outlive_a_restart_of_the_database(cluster):
-    database = cluster.create_database()
+    database = cluster.create_database(migrated=True)
     daemon = harness.Daemon(database=cluster.url(database))
     client = harness.Client(daemon.target)
     held = client.lease.Acquire(acquire_request("jobs", "a", 2)).lease
@@ -73,7 +73,7 @@ def test_waiters_and_leases_outlive_a_restart_of_the_database(cluster):
 
 
 def test_places_that_a_crash_took_are_asked_for_again_in_their_order(cluster):
-    database = cluster.create_database()
+    database = cluster.create_database(migrated=True)
     daemon = harness.Daemon(database=cluster.url(database))
     client = harness.Client(daemon.target)
     cluster.psql("alter system set wal_writer_delay = '10s'", "postgres")
@@ -104,7 +104,7 @@ def test_places_that_a_crash_took_are_asked_for_again_in_their_order(cluster):
 
 
 def test_a_crash_recovery_while_leases_pass_their_deadlines_costs_nobody_a_lease(cluster):
-    database = cluster.create_database()
+    database = cluster.create_database(migrated=True)
     daemon = harness.Daemon(database=cluster.url(database))
     client = harness.Client(daemon.target)
     calls = [client.lease.Acquire.future(acquire_request("crash", f"k{n}", 1.5)) for n in range(50)]
@@ -131,7 +131,7 @@ def test_a_crash_recovery_while_leases_pass_their_deadlines_costs_nobody_a_lease
 
 
 def test_grants_go_on_under_load_while_the_database_stops_and_starts(cluster):
-    database = cluster.create_database()
+    database = cluster.create_database(migrated=True)
     daemon = harness.Daemon(database=cluster.url(database))
     stop, failures, tokens, lock = threading.Event(), [], {}, threading.Lock()
 
@@ -176,7 +176,7 @@ def test_grants_go_on_under_load_while_the_database_stops_and_starts(cluster):
 
 
 def test_two_daemons_are_fair_and_one_killed_delays_the_others_waiters_for_seconds_only(cluster):
-    database = cluster.create_database()
+    database = cluster.create_database(migrated=True)
     first, second = (harness.Daemon(database=cluster.url(database)) for _ in range(2))
     clients = [harness.Client(first.target), harness.Client(second.target)]
     held = clients[0].lease.Acquire(acquire_request("jobs", "k", 60)).lease
@@ -202,7 +202,7 @@ def test_two_daemons_are_fair_and_one_killed_delays_the_others_waiters_for_secon
 
 
 def test_a_killed_daemon_leaves_its_holders_their_leases(cluster):
-    database = cluster.create_database()
+    database = cluster.create_database(migrated=True)
     daemon = harness.Daemon(database=cluster.url(database))
     client = harness.Client(daemon.target)
     held = client.lease.Acquire(acquire_request("jobs", "k", 3)).lease
@@ -219,7 +219,7 @@ def test_a_killed_daemon_leaves_its_holders_their_leases(cluster):
 
 
 def test_a_stopped_daemon_loses_its_place_in_line_but_nothing_is_granted_twice(cluster):
-    database = cluster.create_database()
+    database = cluster.create_database(migrated=True)
     first, second = (harness.Daemon(database=cluster.url(database)) for _ in range(2))
     one, two = harness.Client(first.target), harness.Client(second.target)
     held = two.lease.Acquire(acquire_request("jobs", "k", 60)).lease
@@ -239,7 +239,7 @@ def test_a_stopped_daemon_loses_its_place_in_line_but_nothing_is_granted_twice(c
 
 
 def test_a_clean_stop_answers_waiters_and_unregisters(cluster):
-    database = cluster.create_database()
+    database = cluster.create_database(migrated=True)
     daemon = harness.Daemon(database=cluster.url(database))
     client = harness.Client(daemon.target)
     client.lease.Acquire(acquire_request("jobs", "k"))
@@ -253,7 +253,7 @@ def test_a_clean_stop_answers_waiters_and_unregisters(cluster):
 
 
 def test_the_listener_backend_may_be_killed(cluster):
-    database = cluster.create_database()
+    database = cluster.create_database(migrated=True)
     daemon = harness.Daemon(database=cluster.url(database))
     client = harness.Client(daemon.target)
     lease_key = str(uuid.uuid4())

@@ -90,7 +90,7 @@ def small(cluster):
         pytest.skip("mounting is not permitted here: a disk that is full was not tried")
     try:
         cluster.psql(f"create tablespace small location '{disk}'", "postgres")
-        cluster.psql("alter database template1 set tablespace small", "postgres")
+        cluster.psql(f"alter database {harness.TEMPLATE} set tablespace small", "postgres")
         service = harness.Service(cluster)
         yield service, disk / "filler"
         service.close()

@@ -24,7 +24,7 @@ DRIVER = harness.BUILD / "tests/fault/library_driver"
 @pytest.fixture(scope="module")
 def service():
     """One daemon on a database that keeps the history of every hold."""
-    cluster = harness.Cluster()
+    cluster = harness.Cluster(migrated=True)
     service = harness.Service(cluster)
     service.psql("select leasehold.set_policy('', history => true)")
     yield service

@@ -125,7 +125,7 @@ def test_no_daemon_runs_while_cron_reaps(cluster):
 def test_the_clock_of_the_database_is_stepped():
     cluster = SteppedCluster()
     try:
-        database = cluster.create_database()
+        database = cluster.create_database(migrated=True)
         daemon = harness.Daemon(database=cluster.url(database))
         client = harness.Client(daemon.target)
         leases = [client.lease.Acquire(acquire_request("life", f"k{n}", 20)).lease for n in range(50)]

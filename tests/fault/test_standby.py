@@ -15,8 +15,8 @@ class Pair:
     """A primary with everything in it that a view can show, and its standby."""
 
     def __init__(self):
-        self.primary = harness.Cluster()
-        self.database = self.primary.create_database()
+        self.primary = harness.Cluster(migrated=True)
+        self.database = self.primary.create_database(migrated=True)
         self.daemon = harness.Daemon(database=self.primary.url(self.database))
         client = harness.Client(self.daemon.target)
         self.psql("select leasehold.set_policy('jobs', history => true); select leasehold.set_policy('shares', capacity => 3); "

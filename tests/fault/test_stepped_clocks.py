@@ -21,7 +21,7 @@ class Site:
 
     def __init__(self, seconds, settings=()):
         self.cluster = SteppedCluster(settings)
-        self.database = self.cluster.create_database()
+        self.database = self.cluster.create_database(migrated=True)
         self.daemon = harness.Daemon(database=self.cluster.url(self.database))
         self.client = harness.Client(self.daemon.target)
         self.leases = [self.client.lease.Acquire(acquire_request("life", f"k{n}", seconds)).lease for n in range(COUNT)]

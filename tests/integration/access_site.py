@@ -24,7 +24,7 @@ class Site:
 
     def __init__(self, cluster, *args, database=None):
         self.cluster = cluster
-        self.database = database or cluster.create_database()
+        self.database = database or cluster.create_database(migrated=True)
         self.daemon = harness.Daemon("--authorization", "yes", *args, database=cluster.url(self.database))
         self.client = Client(self.daemon.target)
 

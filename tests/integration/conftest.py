@@ -23,7 +23,7 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session")
 def cluster():
-    return harness.Cluster()
+    return harness.Cluster(migrated=True)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,8 @@ def sessions():
 
 @pytest.fixture
 def database(cluster):
-    return cluster.create_database()
+    """With the schema; a test of the migrations begins with one of cluster.create_database()."""
+    return cluster.create_database(migrated=True)
 
 
 @pytest.fixture
@@ -129,7 +130,7 @@ def process(service):
 @pytest.fixture
 def own(request):
     """A cluster and a daemon of this test alone, for outages and shutdowns."""
-    own = harness.Service(harness.Cluster(), *getattr(request, "param", ()))
+    own = harness.Service(harness.Cluster(migrated=True), *getattr(request, "param", ()))
     yield own
     own.client.close()
     own.daemon.destroy()

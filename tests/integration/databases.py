@@ -22,7 +22,7 @@ class Site:
 
     def __init__(self, home, eu, path, sections=None, **settings):
         self.clusters = {"home": home, "eu": eu}
-        self.databases = {name: cluster.create_database() for name, cluster in self.clusters.items()}
+        self.databases = {name: cluster.create_database(migrated=True) for name, cluster in self.clusters.items()}
         self.path = path
         self.sections = sections or [("home", self.url("home"), "", "yes"), ("eu", self.url("eu"), "orders, shop.eu", "no")]
         self.daemon = harness.Daemon("--config", write_settings(path, self.sections, **settings))

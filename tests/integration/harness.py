@@ -24,6 +24,9 @@ import urllib.request
 import uuid
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+import prepared  # noqa: E402
+
 BUILD = pathlib.Path(os.environ.get("LEASEHOLD_TEST_BUILD", ROOT / "build")).resolve()
 DAEMON = BUILD / "src/daemon/leaseholdd"
 CLI = BUILD / "src/cli/leasehold"
@@ -60,11 +63,15 @@ def _as_postgres():
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [user.pw_gid]}
 
 
-class Cluster:
-    """A private PostgreSQL on a unix socket."""
+TEMPLATE = "leasehold_template"
 
-    def __init__(self, settings=()):
+
+class Cluster:
+    """A private PostgreSQL on a unix socket. `migrated`: its first databases will be copies of one with the schema."""
+
+    def __init__(self, settings=(), migrated=False):
         self.programs = _pg_bin()
+        self.has_template = migrated
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pg-"))
         self.dir.chmod(0o755)
         self.data = self.dir / "data"
@@ -75,7 +82,7 @@ class Cluster:
                 user = pwd.getpwnam("postgres")
                 os.chown(path, user.pw_uid, user.pw_gid)
         self.sockets.chmod(0o755)
-        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        self._make_data(migrated)
         with open(self.data / "postgresql.conf", "a") as conf:
             conf.write(
                 f"listen_addresses = ''\nunix_socket_directories = '{self.sockets}'\nmax_connections = 200\n"
@@ -85,6 +92,23 @@ class Cluster:
                 conf.write(line + "\n")
         atexit.register(self.destroy)
         self.start()
+
+    def _make_data(self, migrated):
+        key = re.sub(r"\W", "-", self.programs)
+        make = (self._make_migrated, f"migrated{key}{re.sub(r'[^0-9A-Za-z]', '-', str(BUILD))}") if migrated else (self._make_bare, f"bare{key}")
+        prepared.copy(make[1], make[0], self.data)
+
+    def _make_bare(self, directory):
+        self._run("initdb", "-D", directory, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+
+    @staticmethod
+    def _make_migrated(directory):
+        cluster = Cluster()
+        cluster.make_template()
+        cluster.stop()
+        (cluster.data / "log").unlink()
+        os.rename(cluster.data, directory)
+        cluster.destroy()
 
     @property
     def psql_program(self):
@@ -114,10 +138,20 @@ class Cluster:
             self._run("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop", check=False)
         shutil.rmtree(self.dir, ignore_errors=True)
 
-    def create_database(self):
+    def create_database(self, migrated=False):
+        """Without the schema, so that a daemon begins with its migrations; or with it, as another daemon left it."""
+        if migrated and not self.has_template:
+            self.make_template()
         name = "t" + uuid.uuid4().hex[:12]
-        self.psql(f"create database {name}", database="postgres")
+        self.psql(f"create database {name}" + f" template {TEMPLATE}" * migrated, database="postgres")
         return name
+
+    def make_template(self):
+        self.psql(f"create database {TEMPLATE}", database="postgres")
+        subprocess.run([CLI, "migrate", "--database", self.url(TEMPLATE)], check=True, stdout=subprocess.DEVNULL)
+        # Nobody is connected to it while it is copied.
+        self.psql(f"alter database {TEMPLATE} allow_connections false", database="postgres")
+        self.has_template = True
 
     def url(self, database, user="postgres"):
         return f"host={self.sockets} dbname={database} user={user}"
@@ -414,7 +448,7 @@ class Service:
 
     def __init__(self, cluster, *args):
         self.cluster = cluster
-        self.database = cluster.create_database()
+        self.database = cluster.create_database(migrated=True)
         self.daemon = Daemon(*args, database=cluster.url(self.database))
         self.client = Client(self.daemon.target)
 

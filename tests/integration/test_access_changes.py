@@ -190,7 +190,7 @@ def test_two_daemons_follow(site, ns):
 
 
 def test_a_daemon_without_its_database_keeps_its_rules(request):
-    cluster = harness.Cluster()
+    cluster = harness.Cluster(migrated=True)
     request.addfinalizer(cluster.destroy)
     site = Site(cluster)
     request.addfinalizer(site.daemon.destroy)

@@ -86,7 +86,7 @@ class World:
     """A daemon with rules on, and a client for each caller."""
 
     def __init__(self, cluster, authority):
-        self.cluster, self.database, self.authority = cluster, cluster.create_database(), authority
+        self.cluster, self.database, self.authority = cluster, cluster.create_database(migrated=True), authority
         self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="lh-u-"))
         self.sockets.chmod(0o755)
         self.daemon = harness.Daemon(

@@ -83,8 +83,8 @@ def may(role, rights, namespace):
 
 class World:
     def __init__(self, cluster):
-        self.cluster, self.database = cluster, cluster.create_database()
-        daemon = harness.Daemon(database=cluster.url(self.database))  # migrates
+        self.cluster, self.database = cluster, cluster.create_database(migrated=True)
+        daemon = harness.Daemon(database=cluster.url(self.database))  # its first life
         assert daemon.stop() == 0
         daemon.destroy()
         groups = sorted({group for role in ROLES for group in role.groups})

@@ -18,7 +18,7 @@ class Site:
     """A daemon with authorization; tokens come over loopback."""
 
     def __init__(self, cluster, start, *args):
-        self.cluster, self.database = cluster, cluster.create_database()
+        self.cluster, self.database = cluster, cluster.create_database(migrated=True)
         self.daemon = start("--authorization", "yes", "--log-level", "debug", *args, database=cluster.url(self.database))
         self.client = Client(self.daemon.target)
 
@@ -258,7 +258,7 @@ def test_the_first_administrator_comes_in_by_the_configuration(cluster, start, p
     """Beyond this machine authorization is the default; admin_principals is read again."""
     config = place / "leasehold.ini"
     config.write_text("[leasehold]\n")
-    database = cluster.create_database()
+    database = cluster.create_database(migrated=True)
     daemon = start("--config", str(config), "--listen", "0.0.0.0:0", "--insecure", "yes", database=cluster.url(database))
     wait_until(lambda: "set admin_principals to the principal of the first administrator" in daemon.log(), BOUND, "the words")
     client = Client(daemon.target)
@@ -288,7 +288,7 @@ def test_the_first_administrator_comes_in_by_the_configuration(cluster, start, p
 def test_a_unix_socket_names_its_user(cluster, start, place):
     path = place / "socket"
     daemon = start("--listen", f"127.0.0.1:0, unix:{path}", "--authorization", "yes", "--admin-principals", f"user:{getpass.getuser()}",
-                   database=cluster.url(cluster.create_database()))
+                   database=cluster.url(cluster.create_database(migrated=True)))
     client = Client(f"unix:{path}")
     wait_until(lambda: harness.readyz(daemon)[0] == 200, BOUND, "readiness")
     lease = client.lease.Acquire(acquire_request("jobs", keys()), timeout=BOUND).lease

@@ -268,6 +268,12 @@ def test_status_tells_about_the_daemon(shell, service):
     assert uuid.UUID(status["coordinator_id"]) and isinstance(status["waiters"], str)
 
 
+@pytest.fixture
+def database(cluster):
+    """Without the schema."""
+    return cluster.create_database()
+
+
 def test_migrate_brings_a_schema_up(cluster, database):
     url = cluster.url(database)
     said = cli("reap", "--database", url)

@@ -332,7 +332,7 @@ def test_a_certificate_is_who_calls(cluster, start, authority, server):
 
 
 def test_without_authorization_anonymous_may_do_everything(cluster, start):
-    daemon = start(database=cluster.url(cluster.create_database()))
+    daemon = start(database=cluster.url(cluster.create_database(migrated=True)))
     console = Console(daemon.admin_port)
     assert console.get("/session").json == {
         "principal": "anonymous", "authorization": False, "signed_in": False, "csrf_token": "",
@@ -402,7 +402,7 @@ def test_a_revoked_token_ends_its_session_and_its_events(site):
 
 
 def test_attempts_to_sign_in_are_bounded(cluster, start):
-    daemon = start(database=cluster.url(cluster.create_database()))
+    daemon = start(database=cluster.url(cluster.create_database(migrated=True)))
     console = Console(daemon.admin_port)
     wait_until(lambda: Console(daemon.admin_port, "lht_wrong").get("/session").status == 401, 60, "tokens")
     seen = [console.sign_in("lht_wrong").status for _ in range(200)]

@@ -27,7 +27,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 @pytest.fixture(scope="module")
 def other():
-    cluster = harness.Cluster()
+    cluster = harness.Cluster(migrated=True)
     yield cluster
     cluster.destroy()
 

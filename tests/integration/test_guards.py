@@ -147,7 +147,7 @@ def test_force_release_tells_a_multixact_from_a_transaction_of_the_same_number(g
 
 
 def test_a_guard_in_a_prepared_transaction_is_named():
-    cluster = harness.Cluster(["max_prepared_transactions = 3"])
+    cluster = harness.Cluster(["max_prepared_transactions = 3"], migrated=True)
     service = harness.Service(cluster, "--max-guard", "1s")
     try:
         lease = service.client.lease.Acquire(acquire_request("g", "prepared", 30)).lease

@@ -118,8 +118,8 @@ class Site:
             shutil.copy(source, directory / name)
             (directory / name).chmod(0o644)
         directory.chmod(0o777)  # the daemon may run as another user, and makes its socket here
-        self.cluster = harness.Cluster()
-        self.database = self.cluster.create_database()
+        self.cluster = harness.Cluster(migrated=True)
+        self.database = self.cluster.create_database(migrated=True)
         subprocess.run([harness.CLI, "migrate", "--database", self.cluster.url(self.database)], check=True, stdout=subprocess.DEVNULL)
         self.psql("create role leasehold_daemon login in role leasehold_coordinator")
         config = directory / "leasehold.ini"

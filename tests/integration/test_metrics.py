@@ -237,8 +237,8 @@ def test_a_stuck_lease_shows(cluster, database, start, client, named):
 
 
 def test_metrics_work_while_the_database_is_down_and_count_its_return(start, client):
-    own = harness.Cluster()
-    daemon = start(database=own.url(own.create_database()))
+    own = harness.Cluster(migrated=True)
+    daemon = start(database=own.url(own.create_database(migrated=True)))
     wait_until(lambda: Metrics(daemon).get("leasehold_ready") == 1, what="readiness")
     whole = Metrics(daemon)
     assert whole.get("leasehold_database_connections", role="lane") == 3

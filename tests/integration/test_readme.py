@@ -139,6 +139,12 @@ def test_the_first_lease_from_psql(service, cluster):
         service.psql("drop role worker")
 
 
+@pytest.fixture
+def database(cluster):
+    """Without the schema."""
+    return cluster.create_database()
+
+
 def test_a_database_without_a_daemon_gets_the_schema(cluster, shell, database):
     shell(block_with("sh", "leasehold migrate").replace("postgresql:///app", shlex.quote(cluster.url(database))))
     assert cluster.psql("select owner from leasehold.acquire('payments', 'invoice-42', '30 s', 'w')", database) == "w"

@@ -10,9 +10,9 @@ PAGES = 60  # they fill several times as many
 
 
 def test_asking_who_is_live_costs_the_same_after_hours_under_an_open_snapshot():
-    cluster = harness.Cluster()
+    cluster = harness.Cluster(migrated=True)
     try:
-        database = cluster.create_database()
+        database = cluster.create_database(migrated=True)
         daemon = harness.Daemon(database=cluster.url(database))
         client = harness.Client(daemon.target)
         client.lease.Acquire(acquire_request("n", "k", 600))

@@ -23,7 +23,7 @@ from test_daemon import get, run
 
 @pytest.fixture(scope="module")
 def daemon(cluster, server, authority):
-    daemon = Daemon(*flags(server, authority), database=cluster.url(cluster.create_database()))
+    daemon = Daemon(*flags(server, authority), database=cluster.url(cluster.create_database(migrated=True)))
     yield daemon
     daemon.destroy()
 

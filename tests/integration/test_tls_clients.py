@@ -15,7 +15,7 @@ from library import Driver
 
 @pytest.fixture(scope="module")
 def daemon(cluster, server, authority):
-    daemon = harness.Daemon(*flags(server, authority), database=cluster.url(cluster.create_database()))
+    daemon = harness.Daemon(*flags(server, authority), database=cluster.url(cluster.create_database(migrated=True)))
     yield daemon
     daemon.destroy()
 

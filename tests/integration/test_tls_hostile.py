@@ -24,7 +24,7 @@ ROUNDS = 300
 
 @pytest.fixture(scope="module")
 def daemon(cluster, server, authority):
-    daemon = Daemon(*flags(server, authority), database=cluster.url(cluster.create_database()))
+    daemon = Daemon(*flags(server, authority), database=cluster.url(cluster.create_database(migrated=True)))
     yield daemon
     daemon.destroy()
 

@@ -77,7 +77,7 @@ def traced(cluster, start):
     clients = []
 
     def traced(port, *args):
-        daemon = start("--trace-endpoint", f"127.0.0.1:{port}", *args, database=cluster.url(cluster.create_database()))
+        daemon = start("--trace-endpoint", f"127.0.0.1:{port}", *args, database=cluster.url(cluster.create_database(migrated=True)))
         clients.append(Client(daemon.target))
         return daemon, clients[-1]
 
@@ -310,7 +310,7 @@ def test_collector_is_spoken_to_with_tls(collector, traced, authority, other_aut
 
 
 def test_daemon_serves_where_the_collector_cannot_be_found(cluster, start):
-    daemon = start("--trace-endpoint", "nowhere.invalid:4317", database=cluster.url(cluster.create_database()))
+    daemon = start("--trace-endpoint", "nowhere.invalid:4317", database=cluster.url(cluster.create_database(migrated=True)))
     client = Client(daemon.target)
     assert heartbeat(client, work(client, parent()[2])).outcome == pb.OUTCOME_LOST
     client.close()

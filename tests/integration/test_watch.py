@@ -346,8 +346,8 @@ def test_a_slow_reader_is_ended_and_the_others_go_on(service, watch):
 
 
 def test_a_restart_of_the_database_ends_watchers_and_they_begin_again(tmp_path):
-    cluster = harness.Cluster()
-    database = cluster.create_database()
+    cluster = harness.Cluster(migrated=True)
+    database = cluster.create_database(migrated=True)
     daemon = harness.Daemon(database=cluster.url(database))
     client = harness.Client(daemon.target)
     try:

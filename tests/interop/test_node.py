@@ -33,7 +33,7 @@ def node_modules():
 
 @pytest.fixture(scope="module")
 def cluster():
-    cluster = harness.Cluster()
+    cluster = harness.Cluster(migrated=True)
     yield cluster
     cluster.destroy()
 
@@ -51,7 +51,7 @@ def start(cluster):
     daemons = []
 
     def start(*args):
-        database = cluster.create_database()
+        database = cluster.create_database(migrated=True)
         daemons.append(harness.Daemon(*args, database=cluster.url(database)))
         daemons[-1].psql = lambda sql: cluster.psql(sql, database)
         return daemons[-1]

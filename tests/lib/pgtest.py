@@ -23,6 +23,7 @@ MIGRATIONS = os.environ.get('LEASEHOLD_MIGRATIONS', os.path.join(ROOT, 'migratio
 TEMPLATE = 'leasehold_template'
 sys.path.insert(0, os.path.join(ROOT, 'migrations'))
 import expand  # noqa: E402
+import prepared  # noqa: E402
 START_LIMIT_S = 60
 
 SETTINGS = {
@@ -116,12 +117,12 @@ class Cluster:
                     raise Failure('PostgreSQL refuses to run as root, and there is no user postgres') from None
                 os.chown(self.directory, account.pw_uid, account.pw_gid)
             os.chmod(self.directory, 0o755)
-            self._run_as_server(['initdb', '--pgdata', self.data, '--username', 'postgres', '--auth', 'trust',
-                                 '--encoding', 'UTF8', '--locale', 'C', '--no-sync'])
-            self.start()
+            key = re.sub(r'\W', '-', self.bin)
             if self.schema:
-                self.create_database(TEMPLATE)
-                self.load_schema(TEMPLATE)
+                prepared.copy('-'.join(['schema', key, re.sub(r'\W', '-', MIGRATIONS), os.environ.get('LEASEHOLD_CORE', '')]), self._make_schema, self.data)
+            else:
+                prepared.copy('bare' + key, self._make_bare, self.data)
+            self.start()
         except BaseException:
             self.__exit__()
             raise
@@ -133,6 +134,18 @@ class Cluster:
             print('# kept: %s' % self.directory, file=sys.stderr)
         elif self.directory:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _make_bare(self, directory):
+        self._run_as_server(['initdb', '--pgdata', directory, '--username', 'postgres', '--auth', 'trust', '--encoding', 'UTF8', '--locale', 'C',
+                             '--no-sync'])
+
+    @staticmethod
+    def _make_schema(directory):
+        with Cluster(schema=False) as cluster:
+            cluster.create_database(TEMPLATE)
+            cluster.load_schema(TEMPLATE)
+            cluster.stop()
+            os.rename(cluster.data, directory)
 
     # --- the server ---
 

@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 
 import fast
+import prepared
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, 'build')
@@ -408,12 +410,14 @@ def main():
         return fast.main(BUILD)
     results = {}
     told = []
+    place = prepared.make_place()
     try:
         run_all(choose(options.only), options, results, told)
     finally:
         is_over.set()
         for process in list(running):
             end(process, signal.SIGTERM)
+        shutil.rmtree(place, ignore_errors=True)
     print()
     print(''.join(line + '\n' for line in told), end='')
     print(''.join('unsteady, passed at the second try: %s\n' % name for name in unsteady), end='')

@@ -30,10 +30,9 @@ class Site:
     """One cluster with two databases: one that a daemon serves, one without a daemon."""
 
     def __init__(self):
-        self.cluster = harness.Cluster()
+        self.cluster = harness.Cluster(migrated=True)
         self.service = harness.Service(self.cluster)
-        self.database = self.cluster.create_database()
-        subprocess.run([harness.CLI, "migrate", "--database", self.cluster.url(self.database)], check=True, stdout=subprocess.PIPE)
+        self.database = self.cluster.create_database(migrated=True)
         # What cron does where there is no daemon; before the first time nothing expires.
         self.cluster.psql("select leasehold.reap()", self.database)
         self.pooler = PgBouncer(self.cluster.sockets, self.database, "transaction")

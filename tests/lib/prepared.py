@@ -1,0 +1,81 @@
+"""Data directories of PostgreSQL that are copied: to make one, initdb computes for a second, and the schema takes as long again.
+
+    prepared.copy('bare', make, data)    make(directory) is called for the first copy of this name
+
+Each copy has a system identifier of its own, as one of initdb has: Leasehold tells databases apart by it. What was made is kept for one run of
+tests, in the directory that LEASEHOLD_TEST_PREPARED names: that of tests/run, else of the first program that asks, and its children.
+"""
+import atexit
+import fcntl
+import glob
+import os
+import secrets
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+
+NAME = 'LEASEHOLD_TEST_PREPARED'
+LONG_HEADER = 2  # XLP_LONG_HEADER of access/xlog_internal.h: the first page of a segment says which system it is of
+
+
+def make_place():
+    """For the caller, who removes it, and the programs that it starts."""
+    place = os.environ[NAME] = tempfile.mkdtemp(prefix='lh-prepared-')
+    os.chmod(place, 0o1777)  # initdb runs as postgres
+    return place
+
+
+def find_place():
+    place = os.environ.get(NAME)
+    if not place:
+        place = make_place()
+        owner = os.getpid()
+        atexit.register(lambda: os.getpid() != owner or shutil.rmtree(place, ignore_errors=True))
+    return place
+
+
+def copy(name, make, data):
+    """`data` is an empty directory, or is not there."""
+    source = os.path.join(find_place(), name)
+    with open(source + '.lock', 'w', encoding='ascii') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.isdir(source):
+            make(source + '.new')
+            os.rename(source + '.new', source)
+    subprocess.run(['cp', '-a', '-T', source, str(data)], check=True)
+    identify(str(data), int(time.time()) << 32 | secrets.randbits(32))
+
+
+def identify(data, identifier):
+    """Another system identifier, in the control file and in the first page of each segment of WAL, in the order of bytes of this machine."""
+    with open(os.path.join(data, 'global', 'pg_control'), 'r+b') as file:
+        control = file.read()
+        end = next(end for end in range(200, 512, 4) if struct.unpack_from('=I', control, end)[0] == crc32c(control[:end]))
+        old, new = control[:8], struct.pack('=Q', identifier)
+        file.seek(0)
+        file.write(new + control[8:end] + struct.pack('=I', crc32c(new + control[8:end])))
+    for path in glob.glob(os.path.join(data, 'pg_wal', '[0-9A-F]' * 24)):
+        with open(path, 'r+b') as file:
+            page = file.read(32)
+            if struct.unpack_from('=H', page, 2)[0] & LONG_HEADER and page[24:32] == old:
+                file.seek(24)
+                file.write(new)
+
+
+def shift(crc):
+    for _ in range(8):
+        crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc
+
+
+SHIFTED = [shift(byte) for byte in range(256)]
+
+
+def crc32c(data):
+    """The checksum of the control file, by Castagnoli's polynomial."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ SHIFTED[(crc ^ byte) & 255]
+    return crc ^ 0xFFFFFFFF
