@@ -13,7 +13,6 @@ import time
 from selenium import webdriver
 from selenium.common.exceptions import JavascriptException, StaleElementReferenceException, WebDriverException
 from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.by import By
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lib"))
@@ -29,6 +28,11 @@ FLAGS += ["--disable-background-timer-throttling", "--disable-renderer-backgroun
 
 
 COOKIES = {}
+
+FIND = """
+    const [css, text] = arguments;
+    const isVisible = (e) => e.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }) && [...e.getClientRects()].some((box) => box.width && box.height);
+    return [...document.querySelectorAll(css)].find((e) => (e.innerText || e.textContent || '').includes(text) && isVisible(e)) || null"""
 
 
 def start_driver():
@@ -101,11 +105,8 @@ class Page:
             time.sleep(0.05)
 
     def find(self, css, text=""):
-        """The first visible element whose text has `text`, or None."""
-        for element in self.driver.find_elements(By.CSS_SELECTOR, css):
-            if text in (element.text or element.get_attribute("textContent")) and element.is_displayed():
-                return element
-        return None
+        """The first visible element whose text has `text`, or None. The page looks for it: to ask about each element is a request of its own."""
+        return self.run(FIND, css, text)
 
     def sees(self, css, text=""):
         return self.until(lambda: self.find(css, text), f"{css} with {text!r}")
