@@ -92,8 +92,9 @@ class Renewer {
     // An answer that got lost must not cost the lease.
     const patience = leases.map((lease) => Math.max(Math.min(lease.durationMs / 6, lease._stop - now), 10));
     this.#isAsking = true;
+    let at = 0;
     const asked = this.transport.heartbeat(leases.flatMap((lease) => lease._refs), Math.min(this.patienceMs, ...patience)).then(
-      (beats) => this.#answered(now, leases, leases.map((lease) => combined(beats.splice(0, lease._refs.length)))),
+      (beats) => this.#answered(now, leases, leases.map((lease) => combined(beats.slice(at, (at += lease._refs.length))))),
       (error) => this.#answered(now, leases, null, error),
     );
     for (const lease of leases) lease._asked = asked;

@@ -441,11 +441,13 @@ class Core:
         if not any(each._next_beat <= now for each in held):
             return
         batch: list[BaseLease] = []
+        size = 0
         for lease in (each for each in held if each._next_beat <= now + each._margin):
-            if sum(len(each._scopes()) for each in batch) + len(lease._scopes()) > BATCH:
+            if size + len(lease._scopes()) > BATCH:
                 await self._renew_batch(batch, held)
-                batch = []
+                batch, size = [], 0
             batch.append(lease)
+            size += len(lease._scopes())
         await self._renew_batch(batch, held)
 
     async def _renew_batch(self, batch: list[BaseLease], held: Iterable[BaseLease]) -> None:

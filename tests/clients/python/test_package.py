@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import unittest.mock
 
 import certificates
 import grpc
@@ -354,3 +355,25 @@ def test_a_namespace_with_a_slash_stands_in_quotes(site, transport):
             lease.check()
     finally:
         place.close()
+
+
+def test_a_pass_of_renewals_looks_at_each_lease_once():
+    """A client may hold ten thousand."""
+    looked = []
+
+    class Held:
+        duration, _next_beat, _margin, _deadline = 30, 0.0, 5.0, float("inf")
+
+        def _scopes(self):
+            looked.append(self)
+            return [("a", "b")]
+
+    core = leasehold.core.Core(None, unittest.mock.Mock(), None, 5)
+    core.leases = {str(n): Held() for n in range(2000)}
+    batches = []
+
+    async def renew(batch, held):
+        batches.append(len(batch))
+    core._renew_batch = renew
+    asyncio.run(core._renew())
+    assert batches == [2000] and len(looked) <= 3 * 2000
