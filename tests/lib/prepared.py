@@ -42,6 +42,7 @@ def copy(name, make, data):
     with open(source + '.lock', 'w', encoding='ascii') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.isdir(source):
+            shutil.rmtree(source + '.new', ignore_errors=True)  # of one that was killed
             make(source + '.new')
             os.rename(source + '.new', source)
     subprocess.run(['cp', '-a', '-T', source, str(data)], check=True)
