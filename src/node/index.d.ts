@@ -290,6 +290,13 @@ export class Lease implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+/**
+ * In the work of withLease, withAll or lead: the present deadline of the lease, and of those around it, for one call to another service, as in
+ * `stub.pay(request, { deadline: deadline() })`: gRPC sends it as grpc-timeout. A later renewal does not move it. Elsewhere: Infinity. An acquire in
+ * such work rejects when one of these leases is lost.
+ */
+export function deadline(): Date | number;
+
 export interface StaleLease {
   namespace: string;
   key: string;

@@ -10,6 +10,7 @@ const { Lease, asyncDispose } = require('./lease.js');
 const { Renewer } = require('./renewer.js');
 const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, CLIENT, LEAD, LISTENERS, TLS, WATCH } = require('./arguments.js');
 const { ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
+const { signalsAround, within } = require('./nested.js');
 const { refsOf } = require('./scopes.js');
 const { clock, sleep } = require('./time.js');
 const { acquireIn } = require('./transaction.js');
@@ -164,10 +165,10 @@ class Client {
   async #acquire(request, signal) {
     signal?.throwIfAborted();
     const stop = new AbortController();
-    const abort = () => stop.abort(this.#closing.signal.aborted ? new ClosedError() : signal.reason);
-    const signals = [signal, this.#closing.signal].filter(Boolean);
+    const signals = [signal, ...signalsAround(), this.#closing.signal].filter(Boolean);
+    const abort = () => stop.abort(this.#closing.signal.aborted ? new ClosedError() : signals.find(({ aborted }) => aborted).reason);
     for (const each of signals) each.addEventListener('abort', abort, { once: true });
-    if (this.#closing.signal.aborted) abort();
+    if (signals.some(({ aborted }) => aborted)) abort();
     try {
       await this.#renewer.releaser.follow(refsOf(request), stop.signal);
       const grant = await this.#grant(request, stop.signal);
@@ -233,7 +234,7 @@ class Client {
     let value;
     let failed = null;
     try {
-      value = await work(lease);
+      value = await within(lease, () => work(lease));
     } catch (error) {
       failed = { error };
     } finally {

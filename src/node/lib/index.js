@@ -2,6 +2,7 @@
 
 const { Client } = require('./client.js');
 const { Declared } = require('./declared.js');
+const { deadline } = require('./nested.js');
 const { reapStale } = require('./reaping.js');
 const { Lease } = require('./lease.js');
 const {
@@ -10,5 +11,5 @@ const {
 
 // Names alone: Node reads them here without running it, for import { HeldError }.
 module.exports = {
-  Client, Declared, Lease, reapStale, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError,
+  Client, Declared, Lease, deadline, reapStale, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError,
 };

@@ -11,7 +11,8 @@ from .client import Client, Lease
 from .declared import AsyncDeclared, Declared
 from .errors import Denied, Held, InvalidArgument, LeaseholdError, LeaseLost, Unavailable
 from .look import Event, Explanation
+from .nested import remaining
 from .tls import TLS
 
 __all__ = ["TLS", "AsyncClient", "AsyncDeclared", "AsyncLease", "Client", "Declared", "Denied", "Event", "Explanation", "Held", "InvalidArgument", "Lease", "LeaseLost", "LeaseholdError",
-           "Scope", "Unavailable", "dbapi"]
+           "Scope", "Unavailable", "dbapi", "remaining"]

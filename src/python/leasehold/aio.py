@@ -7,7 +7,7 @@ import functools
 from types import TracebackType
 from typing import Any, AsyncContextManager, AsyncIterator, Awaitable, Callable, Iterable, Mapping, ParamSpec, TypeVar, Unpack
 
-from . import arguments, look
+from . import arguments, look, nested
 from .arguments import LeadOptions, Options, Scope
 from .client import BaseClient, describe, has_failed, is_told, note
 from .declared import AsyncDeclared
@@ -71,10 +71,12 @@ class AsyncLease(BaseLease):
             await self._core.acquire(self)
         self._task, self._is_cancelled = asyncio.current_task(), False
         self._cancelling = self._task.cancelling() if self._task is not None else 0
+        nested.enter(self)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         task, self._task = self._task, None
+        nested.leave(self)
         try:
             await self._end(task, error)
         finally:
@@ -146,9 +148,11 @@ class AsyncClient(BaseClient):
         while True:
             leadership = AsyncLease(self._core, namespace, key, wait=None, is_tied=True, **options)
             await leadership.acquire()
+            nested.enter(leadership)
             try:
                 yield leadership
             finally:
+                nested.leave(leadership)
                 with contextlib.suppress(LeaseLost):
                     await leadership.release(leadership.result)
 

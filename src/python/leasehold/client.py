@@ -9,7 +9,7 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, ContextManager, Coroutine, Iterable, Iterator, Mapping, ParamSpec, TypeGuard, TypeVar, Unpack
 
-from . import arguments, look
+from . import arguments, look, nested
 from .arguments import LeadOptions, Options, Scope
 from .core import Core, Transport
 from .declared import Declared
@@ -103,10 +103,16 @@ class Lease(BaseLease):
     def __enter__(self) -> Lease:
         if self._claim(is_entering=True):
             self._run(self._core.acquire(self))
+        try:
+            nested.enter(self)
+        except BaseException as error:
+            self._torn_away(error)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
+            nested.leave(self)
             self._end(error)
         except BaseException as trouble:
             self._torn_away(trouble)

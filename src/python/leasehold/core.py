@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Callable, Coroutine, Protocol, Sequence, 
 from . import arguments
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable, scope_name
 from .lease import BaseLease
+from .nested import around
 from .runtime import Runtime, clock
 
 if TYPE_CHECKING:
@@ -148,9 +149,15 @@ class Core:
         pause, is_repeated = 0.05, False
         first: Unavailable | None = None  # it often says more than the last: gRPC forgets why a handshake failed
         lease.lease_key, lease.lost = str(uuid.uuid4()), None
+        lease._around = list(around())
+        for each in lease._around:
+            each._nested.add(lease)
         try:
             await self.follow_release(lease, clock() + self.timeout)
             while True:
+                for each in lease._around:
+                    if each.lost is not None:
+                        raise each._loss()
                 try:
                     grant = await self.transport.acquire(lease, wait_until, self.timeout)
                     break
@@ -161,6 +168,8 @@ class Core:
                     lease.lease_key, is_repeated = str(uuid.uuid4()), False
                 except Unavailable as error:
                     is_repeated, first = True, first or error
+                    if any(each.lost is not None for each in lease._around):
+                        continue
                     if clock() + pause >= give_up or self.is_closed:
                         if str(first) == str(error):
                             raise
@@ -174,7 +183,9 @@ class Core:
                 self.drop(lease)  # the grant may be on its way
             raise
         finally:
-            lease._is_asked = False
+            lease._is_asked, lease._cancel = False, None
+            for each in lease._around:
+                each._nested.discard(lease)
 
     def hold(self, lease: BaseLease, grant: Grant) -> None:
         """From now on it is renewed."""
@@ -397,7 +408,7 @@ class Core:
         with self.lock:
             if not (lease._is_held or lease._is_asked or lease._is_ending):
                 return
-            lease._is_held = lease._is_asked = lease._is_ending = lease._is_entered = False
+            lease._is_held = lease._is_asked = lease._is_ending = lease._is_entered = lease._is_current = False
             self.leases.pop(lease.lease_key, None)
         self._abandon([Release(each, failure=failure) for each in self._refs(lease)], max(lease._deadline - clock(), self.timeout))
         self._untie(lease)

@@ -230,9 +230,10 @@ class BlockingCalls:
     async def unary(self, method: Any, request: Any, **options: Any) -> Any:
         return apart(lambda: method(request, **options))
 
-    async def long(self, method: Any, request: Any, **options: Any) -> Any:
+    async def long(self, lease: BaseLease, method: Any, request: Any, **options: Any) -> Any:
         """A call that waits: a caller who is torn away leaves the queue."""
         call = apart(lambda: method.future(request, **options))
+        lease._cancel_by(lambda: self.cancel(call))
         try:
             return apart(call.result)
         except grpc.FutureCancelledError:
@@ -297,7 +298,9 @@ class AsyncCalls:
                 raise
             raise Unavailable("the channel is closed", "CLOSED") from None
 
-    long = unary
+    async def long(self, lease: BaseLease, method: Any, request: Any, **options: Any) -> Any:
+        """The task of the body around it is cancelled when that is lost."""
+        return await self.unary(method, request, **options)
 
     def start(self, method: Any, request: Any, **options: Any) -> Any:
         return method(request, **options)
@@ -387,13 +390,15 @@ class GrpcTransport:
             raise Unavailable(f"{self.token_file} is empty", "CREDENTIALS")
         return [("authorization", "Bearer " + token)]
 
-    async def unary(self, name: str, request: Any, answer: Any, timeout: float, is_long: bool = False, service: str = "LeaseService") -> Any:
+    async def unary(self, name: str, request: Any, answer: Any, timeout: float, waiting: BaseLease | None = None, service: str = "LeaseService") -> Any:
         at = self.current
         method = self.channel(at).unary_unary(f"/leasehold.v1.{service}/{name}", request_serializer=type(request).SerializeToString,
                                               response_deserializer=answer.FromString)
-        call, limit = self.calls.long if is_long else self.calls.unary, None if math.isinf(timeout) else max(timeout, 0.001)
+        options = {"timeout": None if math.isinf(timeout) else max(timeout, 0.001), "metadata": self.metadata()}
         try:
-            return await call(method, request, timeout=limit, metadata=self.metadata())
+            if waiting is not None:
+                return await self.calls.long(waiting, method, request, **options)
+            return await self.calls.unary(method, request, **options)
         except grpc.RpcError as error:
             if error.code() in REPEATED:
                 self.leave(at)
@@ -442,7 +447,7 @@ class GrpcTransport:
         request = pb.AcquireAllRequest(items=[
             pb.AcquireItem(scope=scope(each), mode=pb.MODE_SHARED if each.shared else pb.MODE_EXCLUSIVE, units=each.units if each.shared else 0)
             for each in lease._asked.scopes])
-        response = await self.unary("AcquireAll", self.fill(request, lease, wait), pb.AcquireAllResponse, wait + timeout, is_long=True)
+        response = await self.unary("AcquireAll", self.fill(request, lease, wait), pb.AcquireAllResponse, wait + timeout, lease)
         return together([granted(response, each, sent) for each in response.leases])
 
     async def acquire(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:
@@ -455,6 +460,7 @@ class GrpcTransport:
         call = tie.call if tie is not None else self.stream(
             "AcquireStream", self.request(lease, wait), None if math.isinf(wait) else wait + timeout)
         is_granted = False
+        lease._cancel_by(lambda: self.calls.cancel(call))
         try:
             while (event := await self.calls.read(call)) is not None:
                 if event.HasField("granted"):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Callable, Literal, NoReturn
 
 from . import arguments
 from .errors import InvalidArgument, LeaseholdError, LeaseLost, scope_name
@@ -48,6 +48,12 @@ class BaseLease(Unique):
         self._margin = self.duration / MARGIN
         self._deadline = self._next_beat = 0.0
         self._is_final = False  # the policy ends it at its deadline
+        self._outer: BaseLease | None = None  # in whose body this one's runs
+        self._is_current: bool = False  # a body runs under it
+        self._before: Any = None
+        self._around: list[BaseLease] = []  # leases in whose bodies it is being acquired
+        self._nested: set[BaseLease] = set()  # the reverse
+        self._cancel: Callable[[], None] | None = None  # what its acquire waits for
 
     def __repr__(self) -> str:
         state = "held" if self._is_held else f"lost: {self.lost}" if self.lost else "not held"
@@ -154,7 +160,20 @@ class BaseLease(Unique):
             self._is_held = False
             self._core.leases.pop(self.lease_key, None)
             self.lost = reason
+            nested = list(self._nested)
         self._tell_loss(reason)
+        for each in nested:
+            each._cancel_if_lost()
+
+    def _cancel_by(self, cancel: Callable[[], None]) -> None:
+        """What its acquire waits for ends with this, should a lease around it be lost."""
+        self._cancel = cancel
+        self._cancel_if_lost()
+
+    def _cancel_if_lost(self) -> None:
+        cancel = self._cancel
+        if cancel is not None and any(each.lost is not None for each in self._around):
+            cancel()
 
     def _tell_loss(self, reason: str) -> None:
         log.warning("%r", self)

@@ -130,6 +130,7 @@ class SqlTransport:
         if lease._asked.scopes and lease._asked.wait:
             raise arguments.refused("wait", lease._asked.wait, "0 for several keys in SQL, which do not wait")
         session = await self.session(clock() + timeout)
+        lease._cancel_by(session.interrupt)
         try:
             if lease._asked.scopes:
                 return await self._try_all(session, lease, timeout)
@@ -140,6 +141,7 @@ class SqlTransport:
                 raise await self._held(session, lease, timeout)
             return grant
         finally:
+            lease._cancel = None
             self.give_back(session)
 
     async def _try(self, session: Session, lease: BaseLease, timeout: float) -> Grant | None:

@@ -1149,6 +1149,50 @@ const cases = {
     assert.ok(warnings.length >= 3 && warnings.every((text) => text.includes("a listener's")), warnings);
     await assert.rejects(site.acquire(client, { onRenewed: 'print' }), { field: 'onRenewed' });
   },
+  async lost_lease_ends_nested_calls(site) {
+    const client = site.client();
+    const other = `${site.key}-other`;
+    const held = await site.client().acquire('cases', other, { durationMs: LONG_MS });
+    const queued = () => site.psql(`select count(*) from leasehold.queue where key = '${other}'`);
+    let waiting = null;
+    const work = client.withLease('cases', site.key, { durationMs: 6000 }, async () => {
+      waiting = client.acquire('cases', other, { waitMs: LONG_MS });
+      waiting.catch(() => {});
+      await wait('a place in the queue', async () => (await queued()) === '1');
+      await site.force();
+      await waiting;
+    });
+    await assert.rejects(work, { name: 'LeaseLostError', reason: 'forced' });
+    await assert.rejects(waiting, { name: 'LeaseLostError', reason: 'forced' });
+    await wait('an empty queue', async () => (await queued()) === '0');
+    held.check();
+    await held.release();
+    await (await client.acquire('cases', other)).release();
+  },
+  async deadline_travels_in_metadata(site) {
+    const grpc = require('@grpc/grpc-js');
+    const bytes = { requestStream: false, responseStream: false, requestSerialize: (value) => value, requestDeserialize: (value) => value,
+      responseSerialize: (value) => value, responseDeserialize: (value) => value };
+    const server = new grpc.Server();
+    const service = { Ask: { path: '/other.Service/Ask', ...bytes } };
+    server.addService(service, { Ask: (call, answer) => answer(null, Buffer.from(String(call.getDeadline() === Infinity ? 'none' : call.getDeadline() - Date.now()))) });
+    const port = await new Promise((resolve, reject) => { server.bindAsync('127.0.0.1:0', grpc.ServerCredentials.createInsecure(), (error, found) => (error ? reject(error) : resolve(found))); });
+    const stub = new (grpc.makeGenericClientConstructor(service))(`127.0.0.1:${port}`, grpc.credentials.createInsecure());
+    site.later(() => { stub.close(); server.forceShutdown(); });
+    const ask = () => new Promise((resolve, reject) => { stub.Ask(Buffer.alloc(0), { deadline: leasehold.deadline() }, (error, found) => (error ? reject(error) : resolve(String(found)))); });
+    assert.equal(await ask(), 'none');
+    const client = site.client();
+    await client.withLease('cases', site.key, { durationMs: 30000 }, async (lease) => {
+      const most = lease.remainingMs();
+      const left = Number(await ask());
+      assert.ok(left > 0 && left <= most + 20, [left, most]);
+      await client.withLease('cases', `${site.key}-inner`, { durationMs: LONG_MS }, async () => {
+        const inner = Number(await ask());
+        assert.ok(inner > 0 && inner <= most + 20, [inner, most]);
+      });
+    });
+    assert.equal(leasehold.deadline(), Infinity);
+  },
   async declared_lease_is_used_everywhere(site) {
     const deploy = site.client().declare('cases', { durationMs: LONG_MS, owner: 'ci-7', labels: { of: 'the case' } });
     const facts = () => site.row("owner, labels ->> 'of', extract(epoch from duration)::integer");

@@ -1,6 +1,6 @@
 // Compiled only. What a user writes, and what the types must refuse.
 import { Client as Pg } from 'pg';
-import { Client, reapStale, type Declared, HeldError, LeaseLostError, type Lease } from 'leasehold-client';
+import { Client, deadline, reapStale, type Declared, HeldError, LeaseLostError, type Lease } from 'leasehold-client';
 import { start, type Verb } from 'leasehold-test';
 
 export async function main(): Promise<number> {
@@ -27,6 +27,8 @@ export async function main(): Promise<number> {
   void [state === 'held', expiresAt?.getTime(), advice.length];
   const { ended }: { ended: number } = await reapStale(pg, ({ key, token }) => pg.query('select $1, $2', [key, token]), { namespaces: ['calls'] });
   await client.acquire('payments', 'inv-43', { onRenewed: ({ token }) => console.log(token), onLost: ({ reason }) => console.log(reason, ended) });
+  const until: Date | number = deadline();
+  void until;
   const over = new Client({ database: { host: '/run/postgresql' }, warn: console.error });
   try {
     await over.lead('api', 'scheduler', { onLeader: (owner: string) => console.log(owner) }, async (leadership) => leadership.check());
