@@ -41,7 +41,9 @@ void lh_lease_op_finish(struct lh_request *request)
     destroy(op);
 }
 
-void lh_lease_op_start_held(struct lh_request *request)
+/* `on_start` and `finish` of requests that need the lease held, when they are sent and when they are answered; else
+   LH_LOST. */
+static void start_held(struct lh_request *request)
 {
     if (lh_lease_is_kept(lh_lease_op_of(request)->lease))
         lh_request_go(request);
@@ -49,7 +51,7 @@ void lh_lease_op_start_held(struct lh_request *request)
         lh_request_end(request, LH_LOST, "the lease is not held any more");
 }
 
-void lh_lease_op_finish_held(struct lh_request *request)
+static void finish_held(struct lh_request *request)
 {
     /* Lost for another reason meanwhile, by the time or by another answer: then so it is, whatever this one said. */
     if (request->status == LH_OK && !lh_lease_is_kept(lh_lease_op_of(request)->lease))
@@ -125,7 +127,7 @@ static const struct request_verb heartbeat_verb = {
     .output = &leasehold__v1__heartbeat_response__descriptor,
     .pack = pack_heartbeat,
     .judge = judge_heartbeat,
-    .finish = lh_lease_op_finish_held,
+    .finish = finish_held,
 };
 
 enum lh_status lh_heartbeat_async(struct lh_lease *lease, const struct lh_call_options *options, lh_done_cb *on_done,
@@ -135,8 +137,8 @@ enum lh_status lh_heartbeat_async(struct lh_lease *lease, const struct lh_call_o
         return lh_bounds_refuse(error, lease == NULL ? "lease" : "on_done", "not NULL", "an argument is missing");
     if (options != NULL && lh_bounds_time("timeout_us", options->timeout_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    return lh_lease_op_submit(lh_lease_op_create(lease, &heartbeat_verb, options, on_done, arg), lh_lease_op_start_held,
-                              request, error);
+    return lh_lease_op_submit(lh_lease_op_create(lease, &heartbeat_verb, options, on_done, arg), start_held, request,
+                              error);
 }
 
 enum lh_status lh_heartbeat(struct lh_lease *lease, const struct lh_call_options *options, struct lh_error *error)
@@ -202,7 +204,7 @@ static const struct request_verb downgrade_verb = {
     .output = &leasehold__v1__downgrade_response__descriptor,
     .pack = pack_downgrade,
     .judge = judge_downgrade,
-    .finish = lh_lease_op_finish_held,
+    .finish = finish_held,
 };
 
 enum lh_status lh_downgrade_async(struct lh_lease *lease, int32_t units, const struct lh_call_options *options,
@@ -218,7 +220,7 @@ enum lh_status lh_downgrade_async(struct lh_lease *lease, int32_t units, const s
         return LH_INVALID_ARGUMENT;
     op = lh_lease_op_create(lease, &downgrade_verb, options, on_done, arg);
     op->units = units > 0 ? units : 1;
-    return lh_lease_op_submit(op, lh_lease_op_start_held, request, error);
+    return lh_lease_op_submit(op, start_held, request, error);
 }
 
 enum lh_status lh_downgrade(struct lh_lease *lease, int32_t units, const struct lh_call_options *options,

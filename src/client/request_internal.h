@@ -233,11 +233,6 @@ enum lh_status lh_lease_op_submit(struct lease_op *op, void (*on_start)(struct l
                                   struct lh_request **request, struct lh_error *error);
 void lh_lease_op_finish(struct lh_request *request);
 
-/* `on_start` and `finish` of requests that need the lease held, when they are sent and when they are answered; else
-   LH_LOST. */
-void lh_lease_op_start_held(struct lh_request *request);
-void lh_lease_op_finish_held(struct lh_request *request);
-
 /* Judge an answer and return the reason for `judge`: an answer with the wrong number of leases, and the answer for
    the one lease. */
 unsigned lh_lease_op_miscounted(struct lh_request *request, size_t count);

@@ -49,8 +49,6 @@ struct lh_reap_pass {
 void lh_reap_pass_begin(struct lh_reap_pass *pass);
 void lh_reap_pass_end(struct lh_reap_pass *pass);
 
-void lh_reap_pass_add_reaped(struct lh_reap_pass *pass, int32_t count);
-void lh_reap_pass_add_failure(struct lh_reap_pass *pass, const Leasehold__V1__ReapFailure *failure);
 void lh_reap_pass_add_failed(struct lh_reap_pass *pass, const struct lh_embed_lease *lease, const char *error,
                              int32_t reap_failures, int64_t next_try_at_us);
 

@@ -29,7 +29,7 @@ void lh_reap_pass_end(struct lh_reap_pass *pass)
         pass->callback.flight->reaped = 0;
 }
 
-void lh_reap_pass_add_reaped(struct lh_reap_pass *pass, int32_t count)
+static void add_reaped(struct lh_reap_pass *pass, int32_t count)
 {
     pass->total.reaped += count;
     if (pass->callback.flight != NULL)
@@ -56,7 +56,7 @@ static void free_nothing(void *arena, void *memory)
 {
 }
 
-void lh_reap_pass_add_failure(struct lh_reap_pass *pass, const Leasehold__V1__ReapFailure *failure)
+static void add_failure(struct lh_reap_pass *pass, const Leasehold__V1__ReapFailure *failure)
 {
     ProtobufCAllocator allocator = {.alloc = allocate, .free = free_nothing, .allocator_data = &pass->arena};
     size_t size = leasehold__v1__reap_failure__get_packed_size(failure);
@@ -164,9 +164,9 @@ static enum lh_exit round_by_server(struct lh_reap_pass *pass, struct lh_server 
     status = lh_server_call(server, SERVICE, "Reap", &request.base, LH_REPEAT, &reply);
     response = (const Leasehold__V1__ReapResponse *)reply.message;
     *more = response != NULL && response->more;
-    lh_reap_pass_add_reaped(pass, response != NULL ? response->reaped : 0);
+    add_reaped(pass, response != NULL ? response->reaped : 0);
     for (size_t i = 0; response != NULL && i < response->n_failures; i++)
-        lh_reap_pass_add_failure(pass, response->failures[i]);
+        add_failure(pass, response->failures[i]);
     lh_reply_finish(&reply);
     for (size_t i = 0; i < count; i++)
         lh_segments_finish(&segments[i]);
@@ -230,7 +230,7 @@ static void on_outcome(void *arg, const struct lh_reap_outcome *outcome)
     char name[LH_SCOPE_NAME_BYTES];
 
     if (outcome->is_reaped)
-        lh_reap_pass_add_reaped(pass, 1);
+        add_reaped(pass, 1);
     else
         lh_reap_pass_add_failed(pass, lease, outcome->error, outcome->reap_failures, outcome->next_try_at_us);
     if (outcome->is_reaped && run->is_verbose)
