@@ -32,10 +32,8 @@ begin
   if cardinality(p_namespace) = 1 then
     return query
       update leasehold.scope s
-         set heartbeat_at = w.now,
-             heartbeats = s.heartbeats + 1,
-             deadline = w.now + s.duration,
-             incarnation = w.life_id
+         set {{beat.set w}},
+             deadline = w.now + s.duration
         from (select f.id as life_id, f.started_at, x.row_id, clock_timestamp() as now
                 from leasehold_internal.this_life() f
                cross join lateral (
@@ -72,11 +70,9 @@ begin
   return query
     with renewed as (
       update leasehold.scope s
-         set heartbeat_at = w.now,
-             heartbeats = s.heartbeats + 1,
-             deadline = w.now + s.duration,
-             incarnation = v_life_id
-        from (select i.n, x.row_id, clock_timestamp() as now
+         set {{beat.set w}},
+             deadline = w.now + s.duration
+        from (select i.n, x.row_id, clock_timestamp() as now, v_life_id as life_id
                 from unnest(p_namespace, p_key, p_lease_key) with ordinality as i (namespace, key, lease_key, n)
                cross join lateral (
                  select x.ctid as row_id
@@ -134,11 +130,9 @@ begin
     select i.id, i.started_at into v_life_id, v_started_at from leasehold_internal.this_life() i;
     with renewed as (
       update leasehold.share s
-         set heartbeat_at = w.now,
-             heartbeats = s.heartbeats + 1,
-             deadline = w.now + s.duration,
-             incarnation = v_life_id
-        from (select i.n, x.row_id, clock_timestamp() as now
+         set {{beat.set w}},
+             deadline = w.now + s.duration
+        from (select i.n, x.row_id, clock_timestamp() as now, v_life_id as life_id
                 from unnest(p_namespace, p_key, p_lease_key) with ordinality as i (namespace, key, lease_key, n)
                cross join lateral (
                  select x.ctid as row_id
@@ -221,22 +215,18 @@ begin
 
   -- Nothing that is set here is indexed: the update stays HOT.
   update leasehold.scope s
-     set heartbeat_at = v_now,
-         heartbeats = s.heartbeats + 1,
-         deadline = w.deadline,
-         incarnation = v_life.id
-    from (select distinct x.row_id, leasehold_internal.next_deadline(u.scope, v_rules, v_life, v_now) as deadline
+     set {{beat.set w}},
+         deadline = w.deadline
+    from (select distinct x.row_id, v_now as now, v_life.id as life_id, leasehold_internal.next_deadline(u.scope, v_rules, v_life, v_now) as deadline
             from unnest(v_work) u
            cross join lateral (select x.ctid as row_id from leasehold.scope x where x.namespace = u.namespace and x.key = u.key offset 0) x
            where u.outcome = 'ok' and (u.scope).units is null) w
    where s.ctid = w.row_id;
   if exists (select 1 from unnest(v_work) w where w.outcome = 'ok' and (w.scope).units > 0) then
     update leasehold.share s
-       set heartbeat_at = v_now,
-           heartbeats = s.heartbeats + 1,
-           deadline = w.deadline,
-           incarnation = v_life.id
-      from (select distinct x.row_id, leasehold_internal.next_deadline(u.scope, v_rules, v_life, v_now) as deadline
+       set {{beat.set w}},
+           deadline = w.deadline
+      from (select distinct x.row_id, v_now as now, v_life.id as life_id, leasehold_internal.next_deadline(u.scope, v_rules, v_life, v_now) as deadline
               from unnest(v_work) u
              cross join lateral (
                select x.ctid as row_id

@@ -33,50 +33,6 @@ begin
   if current_setting('synchronous_commit') = 'off' then
     perform leasehold_internal.be_durable();
   end if;
-  if cardinality(p_namespace) = 1 and p_failed[1] is not null and not leasehold_internal.is_blind() then
-    return query
-      update leasehold.scope s
-         set {{free.set}},
-             {{ended.set w}},
-             check_at = case when s.check_at > w.now + interval '2 min' then w.now + interval '1 min' else s.check_at end
-        from (select f.id as life_id, f.started_at, case when p_failed[1] then 'failed' else 'ok' end as outcome,
-                     case when not p_failed[1] then p_value[1]::jsonb end as result, case when p_failed[1] then p_value[1] end as error,
-                     x.row_id, clock_timestamp() as now
-                from leasehold_internal.this_life() f
-               cross join lateral (
-                 select x.ctid as row_id
-                   from leasehold.scope x
-                  where x.namespace = p_namespace[1] and x.key = p_key[1] and x.lease_key = p_lease_key[1]
-                    and not x.lapsed and not x.queued and f.id is not null
-                    for update skip locked) x
-               where not exists (select from leasehold.policy p where p.history)
-                 and not exists (select from leasehold.registered_hook h
-                                  where h.event = case when p_failed[1] then 'release_fail' else 'release_ok' end
-                                    and leasehold_internal.covers(h.namespace, p_namespace[1]))
-              offset 0) w
-       where s.ctid = w.row_id
-         and w.now < case when s.incarnation = w.life_id then s.deadline + s.grace
-                          else w.started_at + s.duration + s.grace end
-      returning 1, 'ok', null::text, null::text, false;
-    if found then
-      -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to; and a
-      -- SQL user joins a held scope without changing its row.
-      if exists (select from leasehold.watch)
-         or exists (select from leasehold.waiter q
-                     where q.coordinator is null and q.namespace = p_namespace[1] and q.key = p_key[1]) then
-        perform leasehold_internal.tell_watchers(p_namespace, p_key);
-        perform leasehold_internal.wake_sql_users(p_namespace, p_key);
-      end if;
-      if exists (select from leasehold.policy p where p.max_leases is not null) then
-        perform leasehold_internal.note_leases(p_namespace, -1);
-      end if;
-      return;
-    end if;
-  end if;
-  if cardinality(p_namespace) = 1 then
-    return query select * from leasehold_internal.release_carefully(p_coordinator, p_namespace, p_key, p_lease_key, p_failed, p_value);
-    return;
-  end if;
   select i.id, i.started_at, exists (select from leasehold.registered_hook)
     into v_life_id, v_started_at, v_has_hooks
     from leasehold_internal.this_life() i;
@@ -118,7 +74,9 @@ begin
     return query select d, 'ok', null::text, null::text, false from unnest(v_done) d;
   end if;
 
-  if cardinality(v_done) < cardinality(p_namespace) then
+  if cardinality(p_namespace) = 1 and v_done = '{}' then
+    return query select * from leasehold_internal.release_carefully(p_coordinator, p_namespace, p_key, p_lease_key, p_failed, p_value);
+  elsif cardinality(v_done) < cardinality(p_namespace) then
     v_left := array(select i::integer from generate_subscripts(p_namespace, 1) i except select unnest(v_done) order by 1);
     return query
       select v_left[c.n], c.outcome, c.end_reason, c.message, c.wake
