@@ -4,19 +4,21 @@
 create or replace view leasehold.deadlock with (security_barrier) as
   with recursive held as (
     select s.namespace, s.key, s.owner, s.principal, (s.owner || e'\n' || coalesce(s.principal, '')) collate "C" as holder
-      from (select x.namespace, x.key, x.owner, x.principal, x.deadline from leasehold.scope x where x.state = 'held'
-             union all
-            select h.namespace, h.key, h.owner, h.principal, h.deadline from leasehold.share h where h.state = 'held') s
-     where s.owner <> '' and s.deadline > clock_timestamp()
+      from leasehold_internal.life_and_time() n
+     cross join (select x.namespace, x.key, x.owner, x.principal, x.deadline from leasehold.scope x where x.state = 'held'
+                  union all
+                 select h.namespace, h.key, h.owner, h.principal, h.deadline from leasehold.share h where h.state = 'held') s
+     where s.owner <> '' and s.deadline > n.now
        and coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false)
   ), wait as (
-    select w.namespace, w.key, w.owner, w.principal, w.enqueued_at, w.wait_until, (w.owner || e'\n' || coalesce(w.principal, '')) collate "C" as waiter,
+    select w.namespace, w.key, w.owner, w.principal, n.now - w.enqueued_at as waiting, w.wait_until, (w.owner || e'\n' || coalesce(w.principal, '')) collate "C" as waiter,
            h.owner as held_by, h.principal as held_by_principal, h.holder
-      from leasehold.waiter w
+      from leasehold_internal.life_and_time() n
+     cross join leasehold.waiter w
       join held h
         on h.namespace = w.namespace and h.key = w.key
-     where (w.wait_until is null or w.wait_until > clock_timestamp())
-       and (w.away_until is null or w.away_until > clock_timestamp())
+     where (w.wait_until is null or w.wait_until > n.now)
+       and (w.away_until is null or w.away_until > n.now)
        and (w.owner || e'\n' || coalesce(w.principal, '')) collate "C" in (select o.holder from held o)
        and (w.owner || e'\n' || coalesce(w.principal, '')) collate "C" <> h.holder
   ), reach as (
@@ -29,7 +31,7 @@ create or replace view leasehold.deadlock with (security_barrier) as
                                         join reach b
                                           on b.waiter = r.holder and b.holder = r.waiter
                                        where r.waiter = w.waiter)) as circle,
-         w.owner, w.principal, w.namespace, w.key, w.held_by, w.held_by_principal, clock_timestamp() - w.enqueued_at as waiting, w.wait_until
+         w.owner, w.principal, w.namespace, w.key, w.held_by, w.held_by_principal, w.waiting, w.wait_until
     from wait w
    where exists (select from reach r where r.waiter = w.holder and r.holder = w.waiter);
 
