@@ -106,10 +106,11 @@ say('TLS with certificates that are replaced', async () => {
     await assert.rejects(client.acquire('a', 'k'), UnavailableError);
     fs.rmSync(at('used.pem'));
     await assert.rejects(client.acquire('a', 'k'), /credentials: .*used\.pem/);
+    assert.equal(server.tokens.length, 0);
     fs.copyFileSync(at('good.pem'), at('used.pem'));
     await assert.rejects(client.acquire('a', 'k', { waitMs: 60000 }), DeniedError);
   });
-  assert.equal(server.tokens.length, 1);
+  assert.ok(server.tokens.length > 0);
   server.close();
 });
 
