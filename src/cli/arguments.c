@@ -77,6 +77,9 @@ enum lh_status lh_check_duration(const char *option, const char *text, int64_t m
     if (!lh_duration_parse(text, duration_us) && *duration_us != INT64_MAX)
         return refuse(error, option, "a number and a unit of us, ms, s, m, h or d, such as 1.5s or 2h30m",
                       "'%.64s' is not a duration", text);
+    if (*duration_us == INT64_MAX) /* longer than any; the words are those of lh_bounds_duration */
+        return lh_bounds_refuse(error, option, "must be at most 100 years", "%s must be at most 100 years, is %.64s",
+                                option, text);
     return lh_bounds_duration(option, *duration_us, min_us, LH_DURATION_MAX_US, error);
 }
 

@@ -112,9 +112,9 @@ WRONG = [
     (["acquire", "a", "k", "--duration", "-5s"], "duration '-5s' is not a duration"),
     (["acquire", "a", "k", "--duration", "99ms"], "duration must be at least 100 ms, is 99 ms"),
     (["acquire", "a", "k", "--duration", "5 parsecs"], "is not a duration"),
-    *[(["acquire", "a", "k", "--duration", text], f"duration must be at most 100 years, is {told}") for text, told in
-      (("36501d", "3153686400 s"), ("99999999999h", "292471 years or more"), ("1" + "0" * 30, "292471 years or more"), ("1h" + "9" * 40 + "d", "292471 years or more"))],
-    (["acquire", "a", "k", "--wait", "1000000d"], "wait must be at most 100 years, is 86400000000 s"),
+    *[(["acquire", "a", "k", "--duration", text], f"duration must be at most 100 years, is {text}")
+      for text in ("36501d", "99999999999h", "1" + "0" * 30, "1h" + "9" * 40 + "d")],
+    (["acquire", "a", "k", "--wait", "1000000d"], "wait must be at most 100 years, is 1000000d"),
     (["acquire", "a", "k", "--wait", "-1s"], "use a duration such as 5s, forever or alive"),
     (["acquire", "a", "k", "--wait", "never"], "invalid wait 'never'"),
     (["acquire", "a", "k", "--owner", "o" * 256], "at most 255 bytes"),
