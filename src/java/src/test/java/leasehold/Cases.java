@@ -311,7 +311,7 @@ abstract class Cases {
         third.extend(seconds(40));
         assertEquals("SHARED 3 [1, 2, 5]", facts(third));
         var wrong = assertThrows(LeaseException.InvalidArgument.class, () -> client.lease("five", "k").shared(6).acquire());
-        assertEquals("units 1 to 5", wrong.field() + " " + wrong.bound());
+        assertEquals("units 1 to 5, is 6", wrong.field() + " " + wrong.bound());
         assertEquals("units", assertThrows(LeaseException.InvalidArgument.class, () -> client.lease("five", "k").shared(0)).field());
     }
 
