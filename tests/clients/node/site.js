@@ -10,6 +10,7 @@ const readline = require('node:readline');
 const { setTimeout: sleep } = require('node:timers/promises');
 const { Client } = require('leasehold-client');
 
+const LONG_MS = 300000;
 const BOUND_MS = 60000; // not a measurement
 
 async function ask(what, body = {}) {
@@ -228,4 +229,4 @@ class Site {
   }
 }
 
-module.exports = { Site, wait, sleep };
+module.exports = { LONG_MS, Site, wait, sleep };
