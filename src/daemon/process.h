@@ -60,7 +60,7 @@ struct lh_user {
     gid_t gid;
 };
 
-/* Returns the account to run as: `wanted`, or else `standard`, the user postgres, the user nobody. "root": stay root. */
+/* Returns the account to run as: `wanted`, else `standard`. Without both it is postgres, or nobody. "root": stay root. */
 enum lh_status lh_user_choose(const char *wanted, const char *standard, struct lh_user *user, struct lh_error *error);
 void lh_user_finish(struct lh_user *user);
 

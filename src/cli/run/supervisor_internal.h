@@ -1,4 +1,4 @@
-/* The inner process of `leasehold run`: when it ends the processes of the command, how it finds them, and what it is told. */
+/* The inner process of `leasehold run`. It finds the processes of the command, and ends them. */
 #ifndef LH_CLI_RUN_SUPERVISOR_INTERNAL_H
 #define LH_CLI_RUN_SUPERVISOR_INTERNAL_H
 
