@@ -13,6 +13,7 @@ import urllib.request
 SITE = pathlib.Path(__file__).resolve().parents[2] / "deploy/examples/patroni/site"
 NODES, DAEMONS = ("n1", "n2", "n3"), ("d1", "d2")
 HOSTS = (*NODES, *DAEMONS, "clients")
+SYNCHRONOUS = {"sync_standby", "quorum_standby"}
 
 
 def answer(url):
@@ -46,9 +47,9 @@ class Place:
         return next((node for node in nodes if answer(f"http://10.77.0.1{node[1]}:8008/primary") is not None), None)
 
     def standby(self):
-        """The synchronous one, if there is one: its loss is felt."""
+        """A synchronous one, if there is one: its loss is felt."""
         members = {member["name"]: member["role"] for member in self.members(self.primary() or NODES[0])}
-        return next((name for name, role in members.items() if role == "sync_standby"), None) or next(
+        return next((name for name, role in members.items() if role in SYNCHRONOUS), None) or next(
             name for name, role in members.items() if role == "replica")
 
     def another_primary(self, node):
@@ -70,7 +71,7 @@ class Place:
         """Seen from each node: one that was cut off shows the members of then for a while, all of them well."""
         def is_good(members):
             roles = [member["role"] for member in members if member["state"] in ("running", "streaming")]
-            return len(roles) == 3 and "leader" in roles and (not self.is_synchronous or "sync_standby" in roles)
+            return len(roles) == 3 and "leader" in roles and (not self.is_synchronous or SYNCHRONOUS.intersection(roles))
         views = [self.members(node) for node in NODES]
         timelines = {member.get("timeline") for members in views for member in members}
         return all(map(is_good, views)) and len(timelines) == 1 and all(answer(f"http://10.77.0.2{name[1]}:9420/readyz") for name in DAEMONS)
@@ -142,6 +143,16 @@ def kill_postgres(place):
     yield
 
 
+def stop_etcd(place):
+    """With failsafe mode nobody notices. Without, the primary steps down when its time is over, and no other one can be made."""
+    for node in NODES:
+        place.site("freeze", node, "etcd")
+    time.sleep(30)
+    for node in NODES:
+        place.site("thaw", node, "etcd")
+    yield
+
+
 def switchover(place):
     before = place.primary()
     for _ in range(10):
@@ -198,6 +209,7 @@ FAULTS = {
     "isolate-out": ("primary: what it sends is lost", cut(the_primary, ways="out", is_replaced=True)),
     "isolate-in": ("primary: what is sent to it is lost", cut(the_primary, ways="in", is_replaced=True)),
     "isolate-peers": ("primary: cut off from the other nodes, not from the daemons", cut(the_primary, NODES, is_replaced=True)),
+    "stop-etcd": ("etcd stopped on all nodes for 30 s", stop_etcd),
     "switchover": ("another primary by `patronictl switchover`", switchover),
     "disk-full": ("primary: its disk is full for 15 s", disk_full),
     "kill-standby": ("standby killed", broken("kill", "start", the_standby, for_s=10)),

@@ -7,7 +7,7 @@ What failed is named once more at the end. A pytest test that failed is run agai
 time-outs and whole clusters beside each other, and a busy machine may cost one of them its turn. One that passes then has
 passed, and the end names it as unsteady: somebody looks why. So is a program of unit tests, most of which talk over real
 sockets. The suites clients and versions have a second try as a whole. Suites that look for broken promises (sql, isolation,
-soak, model, fuzz, ha) have one try: what breaks a promise once in a while is a fault, not bad luck.
+soak, model, fuzz, ha, ha-newest) have one try: what breaks a promise once in a while is a fault, not bad luck.
 
 Suites wait most of their time, so three run at once: one of LANE, one of the others, and one of those that only compute (LOW), which
 has the lowest priority and takes what the two leave of the processors. Each line begins with the name of its suite.
@@ -326,11 +326,12 @@ SUITES = (
     Suite('packages', pytest('tests/packages', 1), 900),
     Suite('fault', pytest('tests/fault', 3), 1800),
     Suite('ha', script('tests/ha/run', '--short'), 900),
+    Suite('ha-newest', script('tests/ha/run', '--short', '--patroni', 'newest', '--mode', 'quorum', '--failsafe', '--fault', 'kill', '--fault', 'stop-etcd'), 900),
     # That it runs, and that what it drives agrees with what the database counts; not how fast that was.
     Suite('bench', bench(), 400),
 )
 NEEDS = {'unit': 'build', 'core': 'build', 'sql-core': 'build', 'isolation-core': 'build', 'soak-core': 'build', 'bench': 'build', 'integration-release': 'build', 'interop': 'build', 'fault': 'build', 'console': 'build', 'clients': 'build', 'versions': 'build',
-         'ha': 'build', 'unit-sanitized': 'build-sanitized', 'integration': 'build-sanitized'}
+         'ha': 'build', 'ha-newest': 'build', 'unit-sanitized': 'build-sanitized', 'integration': 'build-sanitized'}
 # What runs beside the others: SQL of few sessions at a time, and clients, which wait. Together they take about as long as the suites
 # that are neither here nor in LOW or QUIET.
 LANE = ('sql', 'sql-published', 'isolation', 'soak', 'core', 'sql-core', 'isolation-core', 'soak-core', 'clients')
@@ -338,7 +339,7 @@ LANE = ('sql', 'sql-published', 'isolation', 'soak', 'core', 'sql-core', 'isolat
 LOW = ('build-sanitized', 'fuzz', 'model')
 # These come last, one after the other, when all has ended but what only computes: they wait a third of their time, too. The packages are built twice in the time of one test, and their account
 # is removed, which no process of the machine may have by number. The clients of the others must be in time, or see who was late.
-QUIET = ('packages', 'fault', 'ha', 'bench')
+QUIET = ('packages', 'fault', 'ha', 'ha-newest', 'bench')
 
 
 def choose(names):
