@@ -87,14 +87,12 @@ def write_text(out, declaration, data):
     out.append("};")
 
 
-def write_entries(out, kind, entries, lists=None):
+def write_entries(out, kind, entries, texts):
     """The texts, then the table over them. Returns the checksum of all."""
     rows = []
     whole = hashlib.sha256()
     for index, (number, path) in enumerate(entries):
-        data = path.read_bytes()
-        if lists is not None:
-            data = expand.expand(data.decode("utf-8"), lists).encode()
+        data = texts[path.stem].encode()
         if b"\0" in data:
             fail(f"{path}: holds a NUL")
         checksum = hashlib.sha256(data).hexdigest()
@@ -120,14 +118,15 @@ def main():
     out = ["/* Made by migrations/embed.py. */", '#include "pg/migrate.h"', ""]
     for name in ("roles", "table"):
         write_text(out, f"const char lh_migration_{name}_sql[]", (directory / "runner" / f"{name}.sql").read_bytes())
-    texts = [path.read_text(encoding="utf-8") for _, path in migrations + functions]
-    query = privileges.as_sql((directory / "runner" / "privileges.sql").read_text(encoding="utf-8"), texts)
+    texts = {path.stem: path.read_text(encoding="utf-8") for _, path in migrations}
+    texts.update(expand.applied(directory / "functions"))
+    in_order = [texts[path.stem] for _, path in migrations + functions]
+    query = privileges.as_sql((directory / "runner" / "privileges.sql").read_text(encoding="utf-8"), in_order)
     write_text(out, "static const char privileges[]", query.encode())
     core = directory.parent / "src" / "extension" / "leasehold_core--1.sql"
     write_text(out, "const char lh_migration_core_sql[]", core.read_bytes())
-    write_entries(out, "migration", migrations)
-    columns = directory / "functions" / "columns.txt"
-    checksum = write_entries(out, "function", functions, expand.read_lists(columns.read_text(encoding="utf-8")))
+    write_entries(out, "migration", migrations, texts)
+    checksum = write_entries(out, "function", functions, texts)
     out.append("const struct lh_migration_set lh_migrations = {")
     revision = (directory / "functions" / "revision.txt").read_text(encoding="ascii").split()[0]
     out.append(f"    migrations, {len(migrations)}, functions, {len(functions)}, {literal(checksum)}, {int(revision)}, privileges,")
@@ -135,7 +134,7 @@ def main():
     output.write_text("\n".join(out) + "\n", encoding="utf-8")
     # The directories too: their times change when a file comes or goes.
     needs = [directory, directory / "functions", directory / "functions" / "order.txt", directory / "functions" / "revision.txt"]
-    needs += [columns, directory / "expand.py"]
+    needs += [directory / "functions" / "columns.txt", directory / "expand.py"]
     needs += [directory / "runner" / name for name in ("roles.sql", "table.sql", "privileges.sql")]
     needs += [directory / "privileges.py", core]
     needs += [path for _, path in migrations + functions]

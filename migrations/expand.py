@@ -1,12 +1,21 @@
-"""The functions as they are applied: with the lists of functions/columns.txt, which says how a function names one, in the places of their names.
+"""The functions as they are applied: with the lists of functions/columns.txt, which says how a function names one, in the places of their names;
+and with who may call them. A function is for nobody but whom a grant names: `revoke ... from public` is written behind each. A grant names it
+without its arguments, which are written from its definition, so that another function of that name, of before, is left alone.
 
-usage: expand.py COLUMNS.TXT FUNCTION.SQL       print it so
+usage: expand.py FUNCTION.SQL       print it so
 """
+import pathlib
 import re
 import sys
 
-NAME = re.compile(r"\{\{(\w+)\.(set|columns|values)(?: ([^{}]+))?\}\}")
+from privileges import split
+
+NAME = re.compile(r"\{\{(\w+)\.(set|columns|values|table|nulls|settings|text)(?: ([^{}]+))?\}\}")
 INDENT = " " * 4
+DEFINITION = re.compile(r"^create or replace function ([\w.]+)(?=\().*?^\$\$;\n", re.DOTALL | re.MULTILINE)
+GRANT = re.compile(r"^((?:grant|revoke) execute on function\s)([^;]*?)(\s(?:to|from)\s)", re.MULTILINE)
+WITHOUT_ROW = ("table", "nulls", "settings", "text")
+BETWEEN = {"settings": "\n", "text": "\n"}
 
 
 def read_lists(text):
@@ -20,6 +29,10 @@ def read_lists(text):
             rows = lists.setdefault(head[1], [])
         elif line.startswith(INDENT) and rows:
             rows[-1] = (rows[-1][0], rows[-1][1] + "\n" + line.strip())
+        elif line.startswith("> ") and rows is not None:
+            rows.append((None, line[2:]))
+        elif line.startswith("all of ") and rows is not None:
+            rows.extend(lists[line[len("all of "):]])
         elif line and not line.startswith("#"):
             column, is_there, expression = line.partition(" = ")
             if rows is None or not is_there or column in dict(rows):
@@ -35,19 +48,28 @@ def of_row(expression, row, column):
     return expression.replace("$", row or "").replace("\n", "\n" + " " * column)
 
 
-def expand(text, lists):
+def parts_of(rows, kind, row, indent):
+    if kind == "columns":
+        return [column if row is None else row + "." + column for column, _ in rows]
+    if kind == "table":
+        return ["%s %s" % pair for pair in rows]
+    if kind == "nulls":
+        return ["null::" + expression for _, expression in rows]
+    if kind == "text":
+        return [line for _, line in rows]
+    if kind == "values":
+        return [of_row(expression, row, indent + 2) for _, expression in rows]
+    word = "set " if kind == "settings" else ""
+    return ["%s%s = %s" % (word, column, of_row(expression, row, indent + 2)) for column, expression in rows]
+
+
+def with_lists(text, lists):
     def replace(found):
         name, kind, row = found.groups()
-        if name not in lists or kind == "columns" and row is not None:
+        if name not in lists or kind in WITHOUT_ROW and row is not None:
             raise SystemExit("%s: functions/columns.txt has no such list" % found[0])
         indent = found.start() - text.rfind("\n", 0, found.start()) - 1
-        if kind == "columns":
-            parts = [column for column, _ in lists[name]]
-        elif kind == "values":
-            parts = [of_row(expression, row, indent + 2) for _, expression in lists[name]]
-        else:
-            parts = ["%s = %s" % (column, of_row(expression, row, indent + 2)) for column, expression in lists[name]]
-        return (",\n" + " " * indent).join(parts)
+        return (BETWEEN.get(kind, ",\n") + " " * indent).join(parts_of(lists[name], kind, row, indent))
 
     expanded = NAME.sub(replace, text)
     if "{{" in expanded:
@@ -55,10 +77,53 @@ def expand(text, lists):
     return expanded
 
 
-def main():
-    with open(sys.argv[1], encoding="utf-8") as columns, open(sys.argv[2], encoding="utf-8") as function:
-        sys.stdout.write(expand(function.read(), read_lists(columns.read())))
+def signature(definition):
+    """leasehold.guard(text, text, bigint): a function's name, and the types that it takes."""
+    name = definition[1]
+    start = at = definition.end(1) - definition.start() + 1
+    depth, text = 1, definition[0]
+    while depth > 0:
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        at += 1
+    types = []
+    for argument in split(text[start:at - 1]):
+        if not argument:
+            continue
+        words = re.sub(r"\s+default\s.*|^(?:in|inout|variadic)\s+", "", argument, flags=re.DOTALL).split(None, 1)
+        if words[0] != "out":
+            types.append(words[1])
+    return "%s(%s)" % (name, ", ".join(types))
+
+
+def signatures(texts):
+    """{name: signature} of all functions that these texts define."""
+    found = {}
+    for text in texts:
+        for definition in DEFINITION.finditer(text):
+            if definition[1] in found:
+                raise SystemExit("%s is defined twice" % definition[1])
+            found[definition[1]] = signature(definition)
+    return found
+
+
+def with_grants(text, known):
+    def complete(found):
+        names = [name if "(" in name else known[name] for name in split(found[2])]
+        return found[1] + ", ".join(names) + found[3]
+
+    text = DEFINITION.sub(lambda found: "%srevoke execute on function %s from public;\n" % (found[0], signature(found)), text)
+    return GRANT.sub(complete, text)
+
+
+def applied(folder):
+    """{name: text} of the functions in this folder, as they are applied."""
+    folder = pathlib.Path(folder)
+    lists = read_lists((folder / "columns.txt").read_text(encoding="utf-8"))
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sql"))}
+    known = signatures(texts.values())
+    return {name: with_grants(with_lists(text, lists), known) for name, text in texts.items()}
 
 
 if __name__ == "__main__":
-    main()
+    file = pathlib.Path(sys.argv[1])
+    sys.stdout.write(applied(file.parent)[file.stem])

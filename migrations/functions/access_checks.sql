@@ -163,9 +163,5 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.rules_name_roles(), leasehold_internal.is_above_rules(), leasehold_internal.session_principals(),
-  leasehold_internal.fits_pattern(text, text[]),
-  leasehold_internal.session_may(text, text), leasehold_internal.denial(text, text), leasehold_internal.readable(),
-  leasehold_internal.readable_by_session(), leasehold_internal.read_by_session(), leasehold_internal.above_readable() from public;
-grant execute on function leasehold_internal.rules_name_roles(), leasehold_internal.readable(), leasehold_internal.readable_by_session(),
-  leasehold_internal.above_readable() to leasehold_client, leasehold_reader, leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.rules_name_roles, leasehold_internal.readable, leasehold_internal.readable_by_session,
+  leasehold_internal.above_readable to leasehold_client, leasehold_reader, leasehold_coordinator, leasehold_admin;

@@ -31,7 +31,4 @@ as $$
 $$;
 comment on function leasehold_internal.token_list is 'Bearer tokens without their secrets, as a coordinator lists them';
 
-revoke execute on function leasehold_internal.access_list(integer, text, text),
-  leasehold_internal.token_list(integer, text, text) from public;
-grant execute on function leasehold_internal.access_list(integer, text, text),
-  leasehold_internal.token_list(integer, text, text) to leasehold_coordinator;
+grant execute on function leasehold_internal.access_list, leasehold_internal.token_list to leasehold_coordinator;

@@ -93,10 +93,7 @@ begin
   if v_problem.field is null and rights = '{}' then
     v_problem := row('rights', 'of admin, guard, lease and read');
   end if;
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
+  {{refused.text}}
   return leasehold_internal.grant_rights(null, null, principal, namespace, rights);
 end
 $$;
@@ -113,10 +110,7 @@ as $$
 declare
   v_problem leasehold_internal.problem := leasehold_internal.rule_problem(principal, namespace, rights);
 begin
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
+  {{refused.text}}
   return leasehold_internal.revoke_rights(null, null, principal, namespace, rights);
 end
 $$;
@@ -166,11 +160,6 @@ as $$
 $$;
 comment on function leasehold_internal.access_rules is 'What each principal may do, as a coordinator reads it';
 
-revoke execute on function leasehold_internal.rule_problem(text, text, text[]), leasehold_internal.access_changed(),
-  leasehold_internal.grant_rights(text, text, text, text, text[]), leasehold_internal.revoke_rights(text, text, text, text, text[]),
-  leasehold.access_grant(text, text, text[]), leasehold.access_revoke(text, text, text[]),
-  leasehold_internal.access_grant_by(text, text, text, text, text[]), leasehold_internal.access_revoke_by(text, text, text, text, text[]),
-  leasehold_internal.access_rules() from public;
-grant execute on function leasehold.access_grant(text, text, text[]), leasehold.access_revoke(text, text, text[]) to leasehold_admin;
-grant execute on function leasehold_internal.access_grant_by(text, text, text, text, text[]),
-  leasehold_internal.access_revoke_by(text, text, text, text, text[]), leasehold_internal.access_rules() to leasehold_coordinator;
+grant execute on function leasehold.access_grant, leasehold.access_revoke to leasehold_admin;
+grant execute on function leasehold_internal.access_grant_by, leasehold_internal.access_revoke_by, leasehold_internal.access_rules
+  to leasehold_coordinator;

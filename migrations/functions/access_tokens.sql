@@ -90,10 +90,7 @@ as $$
 declare
   v_problem leasehold_internal.problem := leasehold_internal.token_problem(name, expires);
 begin
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
+  {{refused.text}}
   return query select m.token, m.id, m.expires_at from leasehold_internal.make_token(null, null, name, expires) m;
 end
 $$;
@@ -176,12 +173,6 @@ as $$
 $$;
 comment on function leasehold_internal.token_used is 'When bearer tokens were used last, by a coordinator';
 
-revoke execute on function leasehold_internal.base64url(bytea), leasehold_internal.new_token(),
-  leasehold_internal.token_problem(text, interval), leasehold_internal.make_token(text, text, text, interval),
-  leasehold_internal.drop_tokens(text, text, text), leasehold.token_create(text, interval), leasehold.token_revoke(text),
-  leasehold_internal.token_create_by(text, text, text, interval), leasehold_internal.token_revoke_by(text, text, text),
-  leasehold_internal.access_tokens(), leasehold_internal.token_used(text[]) from public;
-grant execute on function leasehold.token_create(text, interval), leasehold.token_revoke(text) to leasehold_admin;
-grant execute on function leasehold_internal.token_create_by(text, text, text, interval),
-  leasehold_internal.token_revoke_by(text, text, text), leasehold_internal.access_tokens(), leasehold_internal.token_used(text[])
-  to leasehold_coordinator;
+grant execute on function leasehold.token_create, leasehold.token_revoke to leasehold_admin;
+grant execute on function leasehold_internal.token_create_by, leasehold_internal.token_revoke_by, leasehold_internal.access_tokens,
+  leasehold_internal.token_used to leasehold_coordinator;

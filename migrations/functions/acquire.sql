@@ -24,9 +24,7 @@ declare
   v_lease leasehold.lease;
   v_units constant integer := case when acquire.mode = 'shared' then acquire.units end;
 begin
-  if v_denial is not null then
-    raise exception '%', v_denial using errcode = 'LH007';
-  end if;
+  {{denied.text}}
   perform set_config('leasehold.hooks', 'inline', true);
   v_problem := leasehold_internal.acquire_problem(
                  acquire.namespace, acquire.key, acquire.duration, acquire.owner, acquire.lease_key, acquire.labels, acquire.mode,
@@ -193,8 +191,4 @@ begin
 end
 $$;
 
-revoke execute on function leasehold.acquire(text, text, interval, text, uuid, jsonb, text, integer, interval),
-  leasehold_internal.acquire_problem(text, text, interval, text, uuid, jsonb, text, integer, interval),
-  leasehold_internal.early_outcome(text, text, uuid, integer)
-  from public;
-grant execute on function leasehold.acquire(text, text, interval, text, uuid, jsonb, text, integer, interval) to leasehold_client, leasehold_admin;
+grant execute on function leasehold.acquire to leasehold_client, leasehold_admin;

@@ -27,9 +27,7 @@ begin
   perform set_config('leasehold.hooks', 'inline', true);
   for v_nth in 1 .. coalesce(v_count, 0) loop
     v_denial := leasehold_internal.denial('lease', acquire_all.namespaces[v_nth]);
-    if v_denial is not null then
-      raise exception '%', v_denial using errcode = 'LH007';
-    end if;
+    {{denied.text}}
   end loop;
   v_problem := leasehold_internal.acquire_all_problem(
                  acquire_all.namespaces, acquire_all.keys, acquire_all.duration, acquire_all.owner, acquire_all.lease_key, acquire_all.labels,
@@ -149,6 +147,4 @@ begin
 end
 $$;
 
-revoke execute on function leasehold.acquire_all(text[], text[], interval, text, uuid, jsonb, text[], integer[]),
-  leasehold_internal.acquire_all_problem(text[], text[], interval, text, uuid, jsonb, text[], integer[]) from public;
-grant execute on function leasehold.acquire_all(text[], text[], interval, text, uuid, jsonb, text[], integer[]) to leasehold_client, leasehold_admin;
+grant execute on function leasehold.acquire_all to leasehold_client, leasehold_admin;

@@ -19,9 +19,7 @@ returns setof leasehold_internal.answer
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 set jit = off
 as $$
 declare
@@ -136,9 +134,7 @@ begin
     select r.n, r.outcome, r.ticket, r.waiters_ahead, case when r.is_granted then r.expires_in_us else r.expires_first_us end,
            case when r.is_granted then r.suspected_in_us else r.suspected_first_us end,
            case when r.outcome <> 'hooked' then r.message when r.has_limit then r.limits_us::text else '0' end, r.field,
-           nullif(r.bound, 'together'), r.token, r.owner, r.principal, r.labels, r.duration_us, r.grace_us,
-           r.acquired_at, r.deadline, r.remaining_us, r.held_us, r.silent_us, r.heartbeats,
-           r.heartbeat_at, r.liveness, r.is_manual, r.rests_in_us, r.mode, r.units, r.slots, r.units_free,
+           nullif(r.bound, 'together'), {{lease.columns r}}, r.rests_in_us, {{shape.columns r}}, r.units_free,
            r.holder_count
       from (select g.*, bool_and(g.outcome in ('granted', 'renewed')) over () as is_granted,
                    min(g.expires_in_us) filter (where g.is_in_the_way) over () as expires_first_us,
@@ -256,9 +252,7 @@ $$;
 -- Leases that were granted together know how many they are, so that a repeat must name them all. The caller has the rows locked.
 create or replace function leasehold_internal.mark_together(p_work leasehold.acquire_work[]) returns void
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 as $$
 begin
   if not exists (select from unnest(p_work) w where w.outcome = 'granted') then
@@ -300,12 +294,4 @@ begin
 end
 $$;
 
-revoke execute on function
-  leasehold_internal.acquire_all_one(uuid, timestamptz, text[], text[], uuid, text, text, bigint, boolean, bigint, bigint, text, bigint[], integer[]),
-  leasehold_internal.acquire_together(uuid, timestamptz, text[], text[], uuid, text, text, bigint, boolean, bigint, bigint, text, bigint[], integer[]), leasehold_internal.one_answer(leasehold_internal.answer[]),
-  leasehold_internal.items_problem(text[], text[], uuid, boolean), leasehold_internal.all_or_none(leasehold.acquire_work[]),
-  leasehold_internal.with_one_ticket(leasehold.acquire_work[]), leasehold_internal.mark_together(leasehold.acquire_work[]),
-  leasehold_internal.refuse_parts(leasehold.acquire_work[]) from public;
-grant execute on function
-  leasehold_internal.acquire_all_one(uuid, timestamptz, text[], text[], uuid, text, text, bigint, boolean, bigint, bigint, text, bigint[], integer[])
-  to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.acquire_all_one to leasehold_coordinator, leasehold_admin;

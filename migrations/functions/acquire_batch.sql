@@ -32,12 +32,7 @@ returns setof leasehold_internal.acquired
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_bitmapscan = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{batch.settings}}
 as $$
 declare
   v_rules leasehold.rules[];
@@ -95,9 +90,7 @@ begin
                    row(1, 'queued', p.ticket,
                        cardinality(leasehold_internal.live_tickets(
                                      p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_found.now), v_found.now)),
-                       f.expires_in_us, f.suspected_in_us, null, null, null, f.token, f.owner, f.principal, f.labels, f.duration_us,
-                       f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at,
-                       f.liveness, f.is_manual, null, 'exclusive', 0, null,
+                       f.expires_in_us, f.suspected_in_us, null, null, null, {{lease.columns f}}, null, 'exclusive', 0, null,
                        case when (v_found.rules).capacity is not null then 0 end, 1)::leasehold_internal.answer
               from placed p, leasehold_internal.lease_facts(v_found.scope, v_found.rules, v_found.life, v_found.now) f;
           if found then
@@ -286,9 +279,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   return query
-    select a.n, m.outcome, m.ticket, m.waiters_ahead, m.expires_in_us, m.suspected_in_us, m.message, m.field, m.bound, m.token, m.owner,
-           m.principal, m.labels, m.duration_us, m.grace_us, m.acquired_at, m.deadline, m.remaining_us, m.held_us, m.silent_us, m.heartbeats,
-           m.heartbeat_at, m.liveness, m.is_manual, m.rests_in_us, m.mode, m.units, m.slots, m.units_free, m.holder_count
+    select a.n, m.outcome, m.ticket, m.waiters_ahead, m.expires_in_us, m.suspected_in_us, m.message, m.field, m.bound,
+           {{lease.columns m}}, m.rests_in_us, {{shape.columns m}}, m.units_free, m.holder_count
       from leasehold_internal.acquire_items(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue,
                                             p_wait_us, p_ticket, p_principals, p_at_least_us, p_units) a
      cross join lateral (
@@ -301,11 +293,4 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.acquire_items(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
-  boolean[], bigint[], bigint[], text[], bigint[], integer[]),
-  leasehold_internal.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
-  boolean[], bigint[], bigint[], text[], bigint[], integer[]) from public;
-grant execute on function leasehold_internal.acquire_items(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
-  boolean[], bigint[], bigint[], text[], bigint[], integer[]),
-  leasehold_internal.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
-  boolean[], bigint[], bigint[], text[], bigint[], integer[]) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.acquire_items, leasehold_internal.acquire_batch to leasehold_coordinator, leasehold_admin;

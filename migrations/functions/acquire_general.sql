@@ -8,13 +8,7 @@ create or replace function leasehold_internal.acquire_general(
   p_at_least_us bigint[], p_units integer[], p_all boolean default false)
 returns setof leasehold_internal.answer
 language plpgsql
--- Every look-up goes by the primary key. A plan that was made while the tables were small must not scan them when they
--- have grown.
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{lookups.settings}}
 as $$
 declare
   v_rules leasehold.rules[];
@@ -413,8 +407,7 @@ begin
            f.expires_in_us, f.suspected_in_us,
            case when w.outcome = 'hooked' then leasehold_internal.to_us((w.rules).hook_timeout)::text
                 when w.outcome in ('held', 'queued') then v_reap_veto end, w.field, w.bound,
-           f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
-           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(s.scope, v_life, v_now),
+           {{lease.columns f}}, leasehold_internal.rests_in_us(s.scope, v_life, v_now),
            'exclusive', 0, null::integer[], leasehold_internal.units_free(s.scope, w.rules),
            case (s.scope).state when 'held' then 1 else 0 end
       from (select u.*, q.own,
@@ -477,8 +470,3 @@ as $$
                 leasehold_internal.seconds_text(p_max)) || leasehold_internal.is_words(p_duration)
 $$;
 drop function if exists leasehold_internal.duration_bound(interval, interval);
-
-revoke execute on function leasehold_internal.acquire_general(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
-  boolean[], bigint[], bigint[], text[], bigint[], integer[], boolean), leasehold_internal.at_least_of(bigint, leasehold.rules),
-  leasehold_internal.duration_bound(interval, interval, interval), leasehold_internal.is_words(interval),
-  leasehold_internal.seconds_text(interval) from public;

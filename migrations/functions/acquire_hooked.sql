@@ -146,8 +146,3 @@ begin
   return p_work;
 end
 $$;
-
-revoke execute on function
-  leasehold_internal.acquire_hooked(uuid, timestamptz, text, text, uuid, text, text, bigint, boolean, bigint, bigint, text, bigint, integer),
-  leasehold_internal.reap_for_takeover(leasehold.acquire_work[]), leasehold_internal.hook_grants(leasehold.acquire_work[]),
-  leasehold_internal.leave_hooked(leasehold.acquire_work[]) from public;

@@ -15,10 +15,7 @@ begin
   if v_problem.field is null and leasehold_internal.hook_problem(add_hook.function) <> '' then
     v_problem := row('function', leasehold_internal.hook_problem(add_hook.function));
   end if;
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
+  {{refused.text}}
   perform leasehold_internal.mark_hooks();
   insert into leasehold.registered_hook (namespace, event, function_name, added_at)
   values (add_hook.namespace, add_hook.event, v_name, clock_timestamp())
@@ -57,10 +54,7 @@ begin
   if v_problem.field is null and remove_hook.function is null then
     v_problem := row('function', 'a function');
   end if;
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
+  {{refused.text}}
   return leasehold.remove_hook_named(remove_hook.namespace, remove_hook.event, leasehold_internal.hook_name(remove_hook.function));
 end
 $$;
@@ -79,10 +73,7 @@ declare
   v_is_gone boolean;
   v_problem leasehold_internal.problem := leasehold_internal.hook_event_problem(remove_hook_named.namespace, remove_hook_named.event);
 begin
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
+  {{refused.text}}
   perform leasehold_internal.mark_hooks();
   delete from leasehold.registered_hook h
    where h.namespace = remove_hook_named.namespace and h.event = remove_hook_named.event
@@ -186,14 +177,9 @@ comment on column leasehold.reap_failure.failed_at is 'When it failed last';
 comment on column leasehold.reap_failure.next_try_at is
   'When it is tried again; null: it has failed max_reap_failures times, and waits for a reap() that names its namespace';
 
-revoke execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
-  leasehold.remove_hook_named(text, text, text), leasehold_internal.hook_event_problem(text, text), leasehold_internal.mark_hooks(),
-  leasehold_internal.hook_name(oid), leasehold_internal.hook_function(text),
-  leasehold_internal.retry_reaps(text) from public;
 -- Members of leasehold_owner register hooks: what runs as that role is theirs to say.
-revoke execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
-  leasehold.remove_hook_named(text, text, text) from leasehold_admin;
-grant execute on function leasehold_internal.hook_function(text), leasehold_internal.hook_name(oid)
+revoke execute on function leasehold.add_hook, leasehold.remove_hook, leasehold.remove_hook_named from leasehold_admin;
+grant execute on function leasehold_internal.hook_function, leasehold_internal.hook_name
   to leasehold_reader, leasehold_coordinator, leasehold_admin;
 grant select on leasehold.hook, leasehold.reap_failure to leasehold_reader, leasehold_coordinator, leasehold_admin;
 grant select on leasehold.registered_hook to leasehold_admin;

@@ -71,7 +71,4 @@ comment on function leasehold.set_audit_retention is
   'How long the audit is kept; by a member of leasehold_owner. Example:
   select leasehold.set_audit_retention(''400 days'')';
 
-revoke execute on function leasehold.set_audit_retention(interval), leasehold_internal.principal_of_call(text), leasehold_internal.peer_of_call(text, text),
-  leasehold_internal.audit_add(text, text, text, text, text, bigint, text, text, bigint),
-  leasehold_internal.audit_write(text, text, text, text, text, bigint, text, text, bigint) from public;
-grant execute on function leasehold_internal.audit_write(text, text, text, text, text, bigint, text, text, bigint) to leasehold_coordinator;
+grant execute on function leasehold_internal.audit_write to leasehold_coordinator;

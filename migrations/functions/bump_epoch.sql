@@ -13,5 +13,4 @@ comment on function leasehold.bump_epoch is
   'Lift all future fencing tokens far above those handed out so far. Example:
   select leasehold.bump_epoch()';
 
-revoke execute on function leasehold.bump_epoch() from public;
-grant execute on function leasehold.bump_epoch() to leasehold_admin;
+grant execute on function leasehold.bump_epoch to leasehold_admin;

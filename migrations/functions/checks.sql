@@ -109,8 +109,3 @@ language sql immutable parallel safe
 as $$
   select p_us * interval '1 microsecond'
 $$;
-
-revoke execute on function leasehold_internal.namespace_problem(text), leasehold_internal.key_problem(text), leasehold_internal.labels_problem(jsonb),
-  leasehold_internal.scope_name(text, text), leasehold_internal.scope_problem(text, text), leasehold_internal.holder_problem(text, text, uuid),
-  leasehold_internal.refuse(leasehold_internal.problem), leasehold_internal.to_us(interval), leasehold_internal.from_us(bigint)
-  from public;

@@ -38,10 +38,7 @@ returns table (namespace text, held text, waiting text, expired text, failing te
 language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
-set plan_cache_mode = force_custom_plan
+{{page.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -145,10 +142,7 @@ returns table (
 language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
-set plan_cache_mode = force_custom_plan
+{{page.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -403,23 +397,6 @@ as $$
                                                                             (select min(h.check_at) from leasehold.share h)), interval '0'))::text)
 $$;
 
-revoke execute on function leasehold_internal.view_namespaces(text[], boolean, text, integer, text),
-  leasehold_internal.view_explain(text[], boolean, text, integer, text),
-  leasehold_internal.view_queue(text[], boolean, text, integer, text),
-  leasehold_internal.view_waits(text[], boolean, text, integer, text),
-  leasehold_internal.view_history(text[], boolean, text, integer, text),
-  leasehold_internal.view_failures(text[], boolean, text, integer, text),
-  leasehold_internal.view_audit(text[], boolean, text, integer, text),
-  leasehold_internal.view_daemons(text[], boolean, text, integer, text),
-  leasehold_internal.view_database(text[], boolean, text, integer, text) from public;
-grant execute on function leasehold_internal.view_namespaces(text[], boolean, text, integer, text),
-  leasehold_internal.view_explain(text[], boolean, text, integer, text),
-  leasehold_internal.view_queue(text[], boolean, text, integer, text),
-  leasehold_internal.view_waits(text[], boolean, text, integer, text),
-  leasehold_internal.view_history(text[], boolean, text, integer, text),
-  leasehold_internal.view_failures(text[], boolean, text, integer, text),
-  leasehold_internal.view_audit(text[], boolean, text, integer, text),
-  leasehold_internal.view_daemons(text[], boolean, text, integer, text),
-  leasehold_internal.view_database(text[], boolean, text, integer, text) to leasehold_coordinator;
-revoke execute on function leasehold_internal.epoch_us(timestamptz), leasehold_internal.is_within(text, text[], boolean),
-  leasehold_internal.stretches(text[], boolean), leasehold_internal.has_place(leasehold.waiter, timestamptz, timestamptz) from public;
+grant execute on function leasehold_internal.view_namespaces, leasehold_internal.view_explain, leasehold_internal.view_queue,
+  leasehold_internal.view_waits, leasehold_internal.view_history, leasehold_internal.view_failures, leasehold_internal.view_audit,
+  leasehold_internal.view_daemons, leasehold_internal.view_database to leasehold_coordinator;

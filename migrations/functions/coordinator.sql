@@ -40,11 +40,7 @@ returns table (database_now timestamptz, is_registered boolean, namespace text, 
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{lookups.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -197,9 +193,5 @@ end
 $$;
 comment on function leasehold_internal.coordinator_unregister is 'A daemon shuts down cleanly';
 
-revoke execute on function leasehold_internal.coordinator_register(uuid, text, integer, text),
-  leasehold_internal.coordinator_tick(uuid, timestamptz, boolean), leasehold_internal.coordinator_unregister(uuid),
-  leasehold_internal.keep_places(timestamptz), leasehold_internal.look_again_after_step_back(timestamptz) from public;
-grant execute on function leasehold_internal.coordinator_register(uuid, text, integer, text),
-  leasehold_internal.coordinator_tick(uuid, timestamptz, boolean), leasehold_internal.coordinator_unregister(uuid)
-  to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.coordinator_register, leasehold_internal.coordinator_tick,
+  leasehold_internal.coordinator_unregister to leasehold_coordinator, leasehold_admin;

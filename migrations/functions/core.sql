@@ -112,7 +112,5 @@ end
 $$;
 comment on function leasehold_internal.core_state is 'Whether the extension leasehold_core is used; by a coordinator';
 
-revoke execute on function leasehold_internal.core_state(), leasehold_internal.core_life(), leasehold_internal.core_rules(text),
-  leasehold_internal.core_granted(text[], text[]), leasehold_internal.core_released(text[], text[]) from public;
-grant execute on function leasehold_internal.core_state(), leasehold_internal.core_life(), leasehold_internal.core_rules(text),
-  leasehold_internal.core_granted(text[], text[]), leasehold_internal.core_released(text[], text[]) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.core_state, leasehold_internal.core_life, leasehold_internal.core_rules,
+  leasehold_internal.core_granted, leasehold_internal.core_released to leasehold_coordinator, leasehold_admin;

@@ -66,5 +66,4 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.is_deadlocked(text, text) from public;
 grant select on leasehold.deadlock to leasehold_reader, leasehold_coordinator, leasehold_admin;

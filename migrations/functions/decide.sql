@@ -131,5 +131,3 @@ begin
   return p_work;
 end
 $$;
-
-revoke execute on function leasehold_internal.decide(leasehold.acquire_work[], leasehold.life_now, uuid[], timestamptz) from public;

@@ -9,11 +9,7 @@
 create or replace function leasehold_internal.downgrade_one(
   p_coordinator uuid, p_clock timestamptz, p_namespace text, p_key text, p_lease_key uuid, p_units integer, p_principal text default null)
 returns table (
-  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[],
-  units_free integer, holder_count integer, wake boolean)
+  {{answer.table}}, wake boolean)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -133,9 +129,8 @@ begin
   v_life := leasehold_internal.life(p_clock);
   v_holder := leasehold_internal.holder_now(p_namespace, p_key, p_lease_key);
   return query
-    select 1, 'ok', null::bigint, 0, f.expires_in_us, f.suspected_in_us, null::text, null::text, null::text, f.token, f.owner, f.principal,
-           f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats,
-           f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(v_scope, v_life, v_now), f.mode, f.units, f.slots,
+    select 1, 'ok', null::bigint, 0, f.expires_in_us, f.suspected_in_us, null::text, null::text, null::text,
+           {{lease.columns f}}, leasehold_internal.rests_in_us(v_scope, v_life, v_now), {{shape.columns f}},
            leasehold_internal.units_free(v_scope, v_rules), leasehold_internal.holder_count(v_scope), wake
       from leasehold_internal.lease_facts(v_holder, v_rules, v_life, v_now) f;
 end
@@ -217,9 +212,5 @@ comment on function leasehold.downgrade is
   'Let others share a lease that is held exclusively, or give units of a shared one back, and renew it: the lease as it is then. Example:
   select token, mode, units from leasehold.downgrade(''jobs'', ''nightly'', :''lease_key'')';
 
-revoke execute on function leasehold_internal.downgrade_one(uuid, timestamptz, text, text, uuid, integer, text),
-  leasehold_internal.downgrade_problem(text, text, uuid, integer),
-  leasehold.downgrade(text, text, uuid, integer) from public;
-grant execute on function leasehold_internal.downgrade_one(uuid, timestamptz, text, text, uuid, integer, text)
-  to leasehold_coordinator, leasehold_admin;
-grant execute on function leasehold.downgrade(text, text, uuid, integer) to leasehold_client, leasehold_admin;
+grant execute on function leasehold_internal.downgrade_one to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold.downgrade to leasehold_client, leasehold_admin;

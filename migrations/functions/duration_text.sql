@@ -11,5 +11,3 @@ as $$
   end
     from (select greatest(extract(epoch from p_interval)::numeric, 0) as s) s
 $$;
-
-revoke execute on function leasehold_internal.duration_text(interval) from public;

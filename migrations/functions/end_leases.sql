@@ -24,11 +24,7 @@ $$;
 -- FOR UPDATE in an earlier statement (a guard's FOR KEY SHARE keeps that off), has read the queue since, and wakes the heads.
 create or replace function leasehold_internal.end_leases(p_ends leasehold.lease_end[], p_now timestamptz) returns void
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{lookups.settings}}
 as $$
 declare
   v_count integer;
@@ -72,6 +68,3 @@ begin
   end if;
 end
 $$;
-
-revoke execute on function leasehold_internal.remember(anyarray, anyelement), leasehold_internal.end_reason(leasehold.scope, uuid),
-  leasehold_internal.end_leases(leasehold.lease_end[], timestamptz) from public;

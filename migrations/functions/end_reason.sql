@@ -9,13 +9,8 @@ declare
   v_denial text := leasehold_internal.denial('lease', end_reason.namespace);
   v_problem leasehold_internal.problem := leasehold_internal.holder_problem(end_reason.namespace, end_reason.key, end_reason.lease_key);
 begin
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
-  if v_denial is not null then
-    raise exception '%', v_denial using errcode = 'LH007';
-  end if;
+  {{refused.text}}
+  {{denied.text}}
   return coalesce(
     (select leasehold_internal.end_reason(s, end_reason.lease_key)
        from leasehold.scope s
@@ -29,5 +24,4 @@ comment on function leasehold.end_reason is
   'How the lease of a lease key ended, or null while it is held. Example:
   select leasehold.end_reason(''jobs'', ''nightly'', :''lease_key'')';
 
-revoke execute on function leasehold.end_reason(text, text, uuid) from public;
-grant execute on function leasehold.end_reason(text, text, uuid) to leasehold_client, leasehold_admin;
+grant execute on function leasehold.end_reason to leasehold_client, leasehold_admin;

@@ -63,5 +63,3 @@ begin
   end if;
 end
 $$;
-
-revoke execute on function leasehold_internal.epoch_for(), leasehold_internal.jump_epoch(boolean), leasehold_internal.ensure_epoch() from public;

@@ -22,13 +22,8 @@ declare
   v_next text;
   v_problem leasehold_internal.problem := leasehold_internal.scope_problem(explain.namespace, explain.key);
 begin
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
-  if v_denial is not null then
-    raise exception '%', v_denial using errcode = 'LH007';
-  end if;
+  {{refused.text}}
+  {{denied.text}}
   select s.* into v_scope from leasehold.scope s where s.namespace = explain.namespace and s.key = explain.key;
   select r.* into v_rules from leasehold_internal.policies_of(array[explain.namespace]) r;
   state := coalesce(v_scope.state, 'free');
@@ -251,10 +246,4 @@ as $$
     from (select coalesce(nullif(current_setting('role'), 'none'), session_user::text)::name as role) r
 $$;
 
-revoke execute on function leasehold.explain(text, text), leasehold_internal.may_read_tokens(),
-  leasehold_internal.advice_held(leasehold.scope, leasehold.rules, leasehold.lease_facts, boolean, timestamptz),
-  leasehold_internal.advice_resting(leasehold.scope, timestamptz, integer, text, timestamptz),
-  leasehold_internal.advice_free(leasehold.scope, leasehold.rules, integer, text, timestamptz),
-  leasehold_internal.advice_shared(leasehold.scope, leasehold.rules, leasehold.life_now, integer, text, timestamptz),
-  leasehold_internal.oldest_holder(text, text), leasehold_internal.holders_text(leasehold.scope, integer), leasehold_internal.units_text(integer) from public;
-grant execute on function leasehold.explain(text, text) to leasehold_client, leasehold_reader, leasehold_admin;
+grant execute on function leasehold.explain to leasehold_client, leasehold_reader, leasehold_admin;

@@ -9,9 +9,7 @@ create or replace function leasehold_internal.force_release_one(
   p_namespace text, p_key text, p_reason text, p_token bigint, p_peer text default null,
   p_by text default null, p_all boolean default false)
 returns table (
-  outcome text, message text, namespace text, key text, lease_key uuid, token bigint, owner text, principal text, labels text,
-  duration_us bigint, grace_us bigint, acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint,
-  silent_us bigint, heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean, mode text, units integer, slots integer[])
+  outcome text, message text, namespace text, key text, lease_key uuid, {{lease.table}}, {{shape.table}})
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -105,9 +103,7 @@ begin
                         null, case when v_holder.units > 0 then v_holder.lease_key end)::leasehold.lease_end], v_now);
     perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, v_holder.token, p_reason);
     return query
-      select 'ended', null::text, p_namespace, p_key, v_holder.lease_key, f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us,
-             f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness,
-             f.is_manual, f.mode, f.units, f.slots
+      select 'ended', null::text, p_namespace, p_key, v_holder.lease_key, {{lease.columns f}}, {{shape.columns f}}
         from leasehold_internal.lease_facts(v_holder, v_rules, leasehold_internal.life(null), v_now) f;
   end loop;
   perform leasehold_internal.wake_next(p_namespace, p_key);
@@ -135,10 +131,7 @@ declare
   v_problem leasehold_internal.problem := leasehold_internal.force_problem(
                                              force_release.namespace, force_release.key, force_release.reason);
 begin
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
+  {{refused.text}}
   perform set_config('leasehold.hooks', 'inline', true);
   -- With the row locked, what is shown is what is ended.
   if force_release.all_holders
@@ -428,10 +421,5 @@ as $$
    where p.transaction = p_transaction
 $$;
 
-revoke execute on function leasehold_internal.prepared_text(xid), leasehold_internal.multixact_members(xid), leasehold_internal.force_release_one(text, text, text, bigint, text, text, boolean),
-  leasehold_internal.force_problem(text, text, text), leasehold_internal.end_rest(text, text, bigint),
-  leasehold.force_release(text, text, text, bigint, boolean), leasehold_internal.row_sessions(text, text), leasehold_internal.session_text(integer),
-  leasehold_internal.lock_by_force(text, text, bigint), leasehold_internal.take_by_force(text, text, bigint),
-  leasehold_internal.holders_by_force(text, text, bigint, boolean), leasehold_internal.row_lockers(text, text, bigint) from public;
-grant execute on function leasehold_internal.force_release_one(text, text, text, bigint, text, text, boolean) to leasehold_coordinator, leasehold_admin;
-grant execute on function leasehold.force_release(text, text, text, bigint, boolean) to leasehold_admin;
+grant execute on function leasehold_internal.force_release_one to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold.force_release to leasehold_admin;

@@ -3,10 +3,8 @@
 create or replace function leasehold_internal.get_scope(p_namespace text, p_key text)
 returns table (
   is_held boolean, waiters integer, last_token bigint, last_owner text, last_principal text, last_end_reason text, last_result text,
-  last_error text, last_ended_at timestamptz, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint,
-  mode text, units integer, slots integer[], units_free integer, holder_count integer)
+  last_error text, last_ended_at timestamptz, {{lease.table}}, rests_in_us bigint,
+  {{shape.table}}, units_free integer, holder_count integer)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -23,9 +21,8 @@ begin
            case when s.state = 'free' then s.last_result::text end,
            case when s.state = 'free' then s.last_error end,
            case when s.state = 'free' then s.ended_at end,
-           f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
-           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(s, l, c.now),
-           f.mode, f.units, f.slots, leasehold_internal.units_free(s, r), leasehold_internal.holder_count(s)
+           {{lease.columns f}}, leasehold_internal.rests_in_us(s, l, c.now),
+           {{shape.columns f}}, leasehold_internal.units_free(s, r), leasehold_internal.holder_count(s)
       from (select clock_timestamp() as now) c
      cross join leasehold_internal.life(null) l
       join leasehold.scope s
@@ -40,5 +37,4 @@ end
 $$;
 comment on function leasehold_internal.get_scope is 'A scope as programs read it: the holder, or how the last lease ended';
 
-revoke execute on function leasehold_internal.get_scope(text, text) from public;
-grant execute on function leasehold_internal.get_scope(text, text) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.get_scope to leasehold_coordinator, leasehold_admin;

@@ -29,13 +29,8 @@ begin
   if v_problem.field is null and guard.token is null then
     v_problem := row('token', 'the token of the lease');
   end if;
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
-  if v_denial is not null then
-    raise exception '%', v_denial using errcode = 'LH007';
-  end if;
+  {{refused.text}}
+  {{denied.text}}
   lock table leasehold.guard_session in row share mode;
   perform 1 from leasehold.scope s where s.namespace = guard.namespace and s.key = guard.key and s.state <> 'shared' for key share;
   if found then
@@ -207,7 +202,5 @@ end
 $$;
 comment on function leasehold_internal.end_long_guards is 'End sessions whose guard has been open for too long, by a coordinator';
 
-revoke execute on function leasehold.guard(text, text, bigint, uuid), leasehold_internal.guards_by_key(text), leasehold_internal.may_guard(leasehold.scope, boolean), leasehold_internal.guard_share(text, text, bigint), leasehold_internal.guarding(), leasehold_internal.prepared_guards(), leasehold_internal.end_session(integer),
-  leasehold_internal.end_long_guards(interval) from public;
-grant execute on function leasehold_internal.end_long_guards(interval) to leasehold_coordinator, leasehold_admin;
-grant execute on function leasehold.guard(text, text, bigint, uuid) to leasehold_client, leasehold_admin;
+grant execute on function leasehold_internal.end_long_guards to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold.guard to leasehold_client, leasehold_admin;

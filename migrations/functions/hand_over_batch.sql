@@ -10,19 +10,11 @@ create or replace function leasehold_internal.hand_over_batch(
   p_next_principals text[] default null, p_next_at_least_us bigint[] default null, p_next_units integer[] default null)
 returns table (
   part text, end_reason text, wake boolean,
-  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
-  holder_count integer)
+  {{answer.table}})
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{lookups.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -82,9 +74,7 @@ begin
              where q.lease_key = p_next_lease_key[1] and (q.namespace, q.key) is not distinct from (p_namespace[1], p_key[1])
                and exists (select from passed))
           select 'release', null::text, true, 1, 'ok', null::bigint, null::integer, null::bigint, null::bigint, null::text,
-                 null::text, null::text, null::bigint, null::text, null::text, null::text, null::bigint, null::bigint,
-                 null::timestamptz, null::timestamptz, null::bigint, null::bigint, null::bigint, null::bigint,
-                 null::timestamptz, null::text, null::boolean, null::bigint, null::text, null::integer, null::integer[], null::integer, null::integer
+                 null::text, null::text, {{lease.nulls}}, null::bigint, null::text, null::integer, null::integer[], null::integer, null::integer
             from passed
           union all
           select 'acquire', null, null, 1, 'granted', null, 0,
@@ -106,9 +96,7 @@ begin
   end if;
   return query
     select 'release', r.end_reason, r.wake, r.n, r.outcome, null::bigint, null::integer, null::bigint, null::bigint, r.message,
-           null::text, null::text, null::bigint, null::text, null::text, null::text, null::bigint, null::bigint,
-           null::timestamptz, null::timestamptz, null::bigint, null::bigint, null::bigint, null::bigint,
-           null::timestamptz, null::text, null::boolean, null::bigint, null::text, null::integer, null::integer[], null::integer, null::integer
+           null::text, null::text, {{lease.nulls}}, null::bigint, null::text, null::integer, null::integer[], null::integer, null::integer
       from leasehold_internal.release_batch(p_coordinator, p_namespace, p_key, p_lease_key, p_failed, p_value) r;
   return query
     select 'acquire', null::text, null::boolean, a.*
@@ -119,7 +107,4 @@ end
 $$;
 comment on function leasehold_internal.hand_over_batch is 'Release many leases and acquire for who is next, by a coordinator';
 
-revoke execute on function leasehold_internal.hand_over_batch(uuid, text[], text[], uuid[], boolean[], text[], timestamptz, text[], text[],
-  uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[], text[], bigint[], integer[]) from public;
-grant execute on function leasehold_internal.hand_over_batch(uuid, text[], text[], uuid[], boolean[], text[], timestamptz, text[], text[],
-  uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[], text[], bigint[], integer[]) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.hand_over_batch to leasehold_coordinator, leasehold_admin;

@@ -41,11 +41,7 @@ create or replace function leasehold_internal.hand_over_share(
   p_next_owner text, p_next_labels text, p_next_duration_us bigint, p_next_wait_us bigint, p_next_principal text, p_next_units integer)
 returns table (
   part text, end_reason text, wake boolean,
-  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
-  holder_count integer)
+  {{answer.table}})
 language plpgsql
 as $$
 #variable_conflict use_column
@@ -117,9 +113,7 @@ begin
        where q.lease_key = p_next_lease_key and (q.namespace, q.key) is not distinct from (p_namespace, p_key)
          and exists (select from ended))
     select 'release', null::text, true, 1, 'ok', null::bigint, null::integer, null::bigint, null::bigint, null::text,
-           null::text, null::text, null::bigint, null::text, null::text, null::text, null::bigint, null::bigint,
-           null::timestamptz, null::timestamptz, null::bigint, null::bigint, null::bigint, null::bigint,
-           null::timestamptz, null::text, null::boolean, null::bigint, null::text, null::integer, null::integer[], null::integer, null::integer
+           null::text, null::text, {{lease.nulls}}, null::bigint, null::text, null::integer, null::integer[], null::integer, null::integer
       from ended
     union all
     select 'acquire', null, null, 1, 'granted', null, 0,
@@ -131,7 +125,3 @@ begin
       from granted g;
 end
 $$;
-
-revoke execute on function leasehold_internal.plain_hand_over(text, text, text, bigint, bigint),
-  leasehold_internal.takes_all_there_is(text, text, integer[], uuid, integer, timestamptz),
-  leasehold_internal.hand_over_share(uuid, text, text, uuid, boolean, text, uuid, text, text, bigint, bigint, text, integer) from public;

@@ -16,13 +16,8 @@ declare
 begin
   perform set_config('leasehold.hooks', 'inline', true);
   v_problem := leasehold_internal.holder_problem(heartbeat.namespace, heartbeat.key, heartbeat.lease_key);
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
-  if v_denial is not null then
-    raise exception '%', v_denial using errcode = 'LH007';
-  end if;
+  {{refused.text}}
+  {{denied.text}}
   begin
     perform 1
        from leasehold.scope s
@@ -52,5 +47,4 @@ comment on function leasehold.heartbeat is
   'Renew a lease: its new deadline, or null when it is lost. Example:
   select leasehold.heartbeat(''jobs'', ''nightly'', :''lease_key'')';
 
-revoke execute on function leasehold.heartbeat(text, text, uuid) from public;
-grant execute on function leasehold.heartbeat(text, text, uuid) to leasehold_client, leasehold_admin;
+grant execute on function leasehold.heartbeat to leasehold_client, leasehold_admin;

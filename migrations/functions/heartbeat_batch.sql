@@ -10,17 +10,11 @@
 create or replace function leasehold_internal.heartbeat_batch(
   p_namespace text[], p_key text[], p_lease_key uuid[], p_relax boolean default false)
 returns table (
-  n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text, token bigint,
-  units integer, has_slots boolean)
+  {{beat_answer.table}})
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_bitmapscan = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{batch.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -98,8 +92,7 @@ comment on function leasehold_internal.heartbeat_batch is 'Renew many leases at 
 create or replace function leasehold_internal.heartbeat_rest(
   p_namespace text[], p_key text[], p_lease_key uuid[], p_done integer[], p_relax boolean)
 returns table (
-  n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text, token bigint,
-  units integer, has_slots boolean)
+  {{beat_answer.table}})
 language plpgsql
 as $$
 #variable_conflict use_column
@@ -174,15 +167,9 @@ $$;
 -- for less than its duration, for its hold ends then, end_reason says so, and message.
 create or replace function leasehold_internal.heartbeat_carefully(p_namespace text[], p_key text[], p_lease_key uuid[])
 returns table (
-  n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text, token bigint,
-  units integer, has_slots boolean)
+  {{beat_answer.table}})
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_bitmapscan = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{batch.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -331,8 +318,4 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.heartbeat_batch(text[], text[], uuid[], boolean),
-  leasehold_internal.heartbeat_rest(text[], text[], uuid[], integer[], boolean),
-  leasehold_internal.heartbeat_carefully(text[], text[], uuid[]), leasehold_internal.mark_busy(leasehold.item_work[]),
-  leasehold_internal.mark_lost(leasehold.item_work[], leasehold.life_now, timestamptz) from public;
-grant execute on function leasehold_internal.heartbeat_batch(text[], text[], uuid[], boolean) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.heartbeat_batch to leasehold_coordinator, leasehold_admin;

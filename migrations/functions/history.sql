@@ -54,6 +54,4 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.with_history(text[]),
-  leasehold_internal.record_holds(leasehold.scope[], timestamptz, text[], text[], uuid[]) from public;
 grant select on leasehold.history to leasehold_reader, leasehold_coordinator, leasehold_admin;

@@ -116,6 +116,3 @@ begin
   return '';
 end
 $$;
-
-revoke execute on function leasehold_internal.deferrable_changes(), leasehold_internal.run_deferred(oid[], bigint[]),
-  leasehold_internal.set_constraints_sql(oid[], oid[], text), leasehold_internal.hook_salt(), leasehold_internal.running_hooks() from public;

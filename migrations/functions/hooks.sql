@@ -389,15 +389,5 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.runs_hooks(boolean), leasehold_internal.hooked(text[], text), leasehold_internal.hook_problem(oid),
-  leasehold_internal.event_of(text, leasehold.scope, timestamptz, jsonb, text), leasehold_internal.run_hooks(leasehold.lease_event),
-  leasehold_internal.hooks_of(text, text), leasehold_internal.check_hook(text, text),
-  leasehold_internal.call_hooks(leasehold.lease_event), leasehold_internal.call_hook(text, leasehold.lease_event),
-  leasehold_internal.refuse_end_by_hook(), leasehold_internal.veto_text(text, text), leasehold_internal.try_hooks(leasehold.lease_event, leasehold.lease_end),
-  leasehold_internal.is_timed_out(),
-  leasehold_internal.hook_limit(text), leasehold_internal.hook_items(leasehold.item_work[], text, boolean, timestamptz),
-  leasehold_internal.mark_changed(leasehold.item_work[]), leasehold_internal.is_put_off(leasehold.scope, integer, timestamptz),
-  leasehold_internal.next_try(integer, integer, timestamptz),
-  leasehold_internal.note_reap_failure(text, text, bigint, text, integer) from public;
 -- relax_commit asks, as whoever calls it.
-grant execute on function leasehold_internal.runs_hooks(boolean) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.runs_hooks to leasehold_coordinator, leasehold_admin;

@@ -288,14 +288,3 @@ begin
   end if;
 end
 $$;
-
-revoke execute on function leasehold_internal.incarnation_facts(), leasehold_internal.incarnation_is_current(), leasehold_internal.life(timestamptz),
-  leasehold_internal.this_life(), leasehold_internal.life_facts(),
-  leasehold_internal.renew_incarnation(text), leasehold_internal.notice_incarnation(), leasehold_internal.check_life_mark(),
-  leasehold_internal.check_rule_marks(), leasehold_internal.check_mark(bigint, text), leasehold_internal.renewed_for(leasehold.scope),
-  leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
-  leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.be_durable(),
-  leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rests(leasehold.scope, leasehold.life_now, timestamptz),
-  leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz),
-  leasehold_internal.rests_in_us(leasehold.scope, leasehold.life_now, timestamptz)
-  from public;

@@ -36,13 +36,8 @@ begin
       v_problem := row('units', format('1 to %s, is %s', coalesce(v_rules.capacity, 1000000), coalesce(join_queue.units::text, 'null')));
     end if;
   end if;
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
-  if v_denial is not null then
-    raise exception '%', v_denial using errcode = 'LH007';
-  end if;
+  {{refused.text}}
+  {{denied.text}}
   v_too_many := leasehold_internal.creation_problem(array[join_queue.namespace], array[join_queue.key], v_rules.max_waiters is not null);
   if v_too_many is not null then
     raise exception 'quota_exceeded: %', v_too_many using errcode = 'LH004';
@@ -154,5 +149,4 @@ begin
 end
 $$;
 
-revoke execute on function leasehold.join_queue(text, text, uuid, interval, text, integer), leasehold_internal.lock_for_queue(text, text) from public;
-grant execute on function leasehold.join_queue(text, text, uuid, interval, text, integer) to leasehold_client, leasehold_admin;
+grant execute on function leasehold.join_queue to leasehold_client, leasehold_admin;

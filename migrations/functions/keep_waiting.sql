@@ -34,9 +34,7 @@ create or replace function leasehold_internal.keep_waiting(
   p_ticket bigint, p_principal text, p_units integer[])
 returns setof leasehold_internal.answer
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 as $$
 declare
   v_work leasehold.acquire_work[];
@@ -72,7 +70,3 @@ begin
   end if;
 end
 $$;
-
-revoke execute on function
-  leasehold_internal.is_in_the_way(leasehold.scope, integer, uuid, bigint, leasehold.rules, leasehold.life_now, uuid[], timestamptz),
-  leasehold_internal.keep_waiting(uuid, timestamptz, text[], text[], uuid, text, bigint, bigint, bigint, text, integer[]) from public;

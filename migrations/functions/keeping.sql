@@ -235,9 +235,3 @@ begin
   is_done := is_done and v_is_made;
 end
 $$;
-
-revoke execute on function leasehold_internal.kept_by(text), leasehold_internal.is_kept(text),
-  leasehold_internal.retention_of(text, text), leasehold_internal.shortest_retention(text), leasehold_internal.day_partition(text, date),
-  leasehold_internal.day_begins(date), leasehold_internal.kept_days(text), leasehold_internal.is_in_default(text, date),
-  leasehold_internal.make_days(text, timestamptz), leasehold_internal.forget_day(text, date, timestamptz),
-  leasehold_internal.keep_days(timestamptz, boolean), leasehold_internal.keep_days_of(text, timestamptz, boolean) from public;

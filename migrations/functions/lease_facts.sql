@@ -42,6 +42,3 @@ begin
            case when p_scope.acquired_at + p_rules.max_hold <= p_now then 'held_too_long' end], null);
 end
 $$;
-
-revoke execute on function leasehold_internal.lease_states(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz) from public;
-revoke execute on function leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz) from public;

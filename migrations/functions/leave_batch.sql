@@ -8,18 +8,12 @@
 create or replace function leasehold_internal.leave_batch(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_away boolean[])
 returns table (
-  n integer, outcome text, wake boolean, waiters_ahead integer, token bigint, owner text, principal text, labels text, duration_us bigint,
-  grace_us bigint, acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint,
-  heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
+  n integer, outcome text, wake boolean, waiters_ahead integer, {{lease.table}}, rests_in_us bigint, {{shape.table}}, units_free integer,
   holder_count integer)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{lookups.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -211,8 +205,4 @@ end
 $$;
 comment on function leasehold_internal.pass_on is 'Pass a wake-up on to the current head of the queue, by a coordinator';
 
-revoke execute on function leasehold_internal.leave_batch(uuid, text[], text[], uuid[], boolean[]),
-  leasehold_internal.hook_leaving(leasehold.item_work[], boolean, timestamptz),
-  leasehold_internal.pass_on(uuid, text, text, bigint) from public;
-grant execute on function leasehold_internal.leave_batch(uuid, text[], text[], uuid[], boolean[]),
-  leasehold_internal.pass_on(uuid, text, text, bigint) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.leave_batch, leasehold_internal.pass_on to leasehold_coordinator, leasehold_admin;

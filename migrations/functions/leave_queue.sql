@@ -15,13 +15,8 @@ declare
   v_problem leasehold_internal.problem := leasehold_internal.holder_problem(
                                              leave_queue.namespace, leave_queue.key, leave_queue.lease_key);
 begin
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
-  if v_denial is not null then
-    raise exception '%', v_denial using errcode = 'LH007';
-  end if;
+  {{refused.text}}
+  {{denied.text}}
   select w.items into v_items
     from leasehold.waiter w
    where w.namespace = leave_queue.namespace and w.key = leave_queue.key and w.lease_key = leave_queue.lease_key;
@@ -58,5 +53,4 @@ begin
 end
 $$;
 
-revoke execute on function leasehold.leave_queue(text, text, uuid), leasehold_internal.wake_next(text, text) from public;
-grant execute on function leasehold.leave_queue(text, text, uuid) to leasehold_client, leasehold_admin;
+grant execute on function leasehold.leave_queue to leasehold_client, leasehold_admin;

@@ -7,17 +7,11 @@ create or replace function leasehold_internal.list_leases(
   p_search text default null, p_look_at integer default null, p_after_token bigint default null,
   p_state text default null, p_longer_than_us bigint default null)
 returns table (
-  namespace text, key text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, mode text, units integer, slots integer[])
+  namespace text, key text, {{lease.table}}, {{shape.table}})
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
--- By the primary keys from where the page begins to where the namespace ends, never the whole table.
-set enable_seqscan = off
-set enable_bitmapscan = off
-set jit = off
-set plan_cache_mode = force_custom_plan
+{{page.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -115,9 +109,7 @@ comment on function leasehold_internal.list_leases is 'A page of what is held, a
 -- The first `p_limit` holders of one scope, the oldest first, in the same form. Locks nothing.
 create or replace function leasehold_internal.get_holders(p_namespace text, p_key text, p_limit integer)
 returns table (
-  namespace text, key text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, mode text, units integer, slots integer[])
+  namespace text, key text, {{lease.table}}, {{shape.table}})
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -143,9 +135,7 @@ comment on function leasehold_internal.get_holders is 'The holders of a scope, a
 -- Held scopes, and shared leases in the form of scope_of_share(), as programs are told of them. Locks nothing.
 create or replace function leasehold_internal.tell_leases(p_scopes leasehold.scope[])
 returns table (
-  namespace text, key text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, mode text, units integer, slots integer[])
+  namespace text, key text, {{lease.table}}, {{shape.table}})
 language plpgsql stable
 as $$
 #variable_conflict use_column
@@ -156,15 +146,11 @@ declare
 begin
   v_rules := array(select r from leasehold_internal.policies_of(array(select distinct s.namespace from unnest(p_scopes) s)) r);
   return query
-    select s.namespace, s.key, f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
-           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, f.mode, f.units, f.slots
+    select s.namespace, s.key, {{lease.columns f}}, {{shape.columns f}}
       from unnest(p_scopes) s
      cross join lateral (select r as rules from unnest(v_rules) r where r.namespace = s.namespace) r
      cross join lateral leasehold_internal.lease_facts(s, r.rules, v_life, v_now) f;
 end
 $$;
 
-revoke execute on function leasehold_internal.list_leases(text, boolean, integer, text, text, text, text, integer, bigint, text, bigint),
-  leasehold_internal.get_holders(text, text, integer), leasehold_internal.tell_leases(leasehold.scope[]) from public;
-grant execute on function leasehold_internal.list_leases(text, boolean, integer, text, text, text, text, integer, bigint, text, bigint),
-  leasehold_internal.get_holders(text, text, integer) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.list_leases, leasehold_internal.get_holders to leasehold_coordinator, leasehold_admin;

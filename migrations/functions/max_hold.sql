@@ -64,8 +64,3 @@ language sql stable
 as $$
   select case when p_outcome = 'expired' and p_deadline < p_heartbeat_at + p_duration then 'max_hold' else p_outcome end
 $$;
-
-revoke execute on function leasehold_internal.hold_limit(leasehold.rules), leasehold_internal.ending_in(text[]), leasehold_internal.ending_rules(text[]),
-  leasehold_internal.renewed_until(leasehold.scope, interval, interval, leasehold.life_now, timestamptz),
-  leasehold_internal.next_deadline(leasehold.scope, leasehold.rules[], leasehold.life_now, timestamptz),
-  leasehold_internal.outcome_at_end(text, timestamptz, timestamptz, interval) from public;

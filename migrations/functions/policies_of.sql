@@ -140,7 +140,3 @@ language sql immutable parallel safe
 as $$
   select p_rules[width_bucket((p_namespace || '.') collate "C", p_starts)]
 $$;
-
-revoke execute on function leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.prefixes(text),
-  leasehold_internal.covers(text, text), leasehold_internal.rules_of(text), leasehold_internal.rules_over(leasehold.rules, leasehold.policy),
-  leasehold_internal.rules_by_range(), leasehold_internal.rules_at(leasehold.rules[], text[], text) from public;

@@ -92,6 +92,3 @@ begin
               then row('namespace', v_bound)::leasehold_internal.problem end;
 end
 $$;
-
-revoke execute on function leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text), leasehold_internal.policy_bound(text),
-  leasehold_internal.policy_literal(text, text), leasehold_internal.policy_words(text, text, text), leasehold_internal.subtree_problem(text) from public;

@@ -14,10 +14,7 @@ $$;
 -- nothing.
 create or replace function leasehold_internal.policies_in_force(p_namespaces text[])
 returns table (
-  namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
-  expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
-  max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint,
-  at_least_us bigint, capacity integer, end_at_max_hold boolean, sources text[])
+  {{policy.table}})
 language sql stable
 as $$
   select r.namespace, leasehold_internal.to_us(r.min_duration), leasehold_internal.to_us(r.max_duration), leasehold_internal.to_us(r.grace),
@@ -32,10 +29,7 @@ $$;
 -- The policies that are configured, as they are written down: null is inherited. Locks nothing.
 create or replace function leasehold_internal.own_policies()
 returns table (
-  namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
-  expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
-  max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint,
-  at_least_us bigint, capacity integer, end_at_max_hold boolean, sources text[])
+  {{policy.table}})
 language sql stable
 as $$
   select p.namespace, leasehold_internal.to_us(p.min_duration), leasehold_internal.to_us(p.max_duration), leasehold_internal.to_us(p.grace),
@@ -48,10 +42,7 @@ $$;
 -- A namespace's policy for programs: first its own row (all null when there is none), then what is in force. Locks nothing.
 create or replace function leasehold_internal.policy_get(p_namespace text)
 returns table (
-  namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
-  expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
-  max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint,
-  at_least_us bigint, capacity integer, end_at_max_hold boolean, sources text[])
+  {{policy.table}})
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -72,10 +63,7 @@ comment on function leasehold_internal.policy_get is 'A namespace''s own policy,
 -- The configured policies after `p_after` (null: from the first), at most `p_limit`, by namespace. Locks nothing.
 create or replace function leasehold_internal.policy_list(p_limit integer, p_after text)
 returns table (
-  namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
-  expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
-  max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint,
-  at_least_us bigint, capacity integer, end_at_max_hold boolean, sources text[])
+  {{policy.table}})
 language sql stable
 security definer
 set search_path = pg_catalog, pg_temp
@@ -88,7 +76,4 @@ as $$
 $$;
 comment on function leasehold_internal.policy_list is 'The policies that are configured, by namespace, as programs read them';
 
-revoke execute on function leasehold_internal.history_policy_of(text), leasehold_internal.policies_in_force(text[]),
-  leasehold_internal.own_policies(), leasehold_internal.policy_get(text), leasehold_internal.policy_list(integer, text) from public;
-grant execute on function leasehold_internal.policy_get(text), leasehold_internal.policy_list(integer, text)
-  to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.policy_get, leasehold_internal.policy_list to leasehold_coordinator, leasehold_admin;

@@ -211,10 +211,7 @@ $$;
 create or replace function leasehold_internal.policy_update(
   p_namespace text, p_columns text[], p_values text[], p_by text default null, p_peer text default null)
 returns table (
-  namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
-  expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
-  max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint,
-  at_least_us bigint, capacity integer, end_at_max_hold boolean, sources text[])
+  {{policy.table}})
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -227,6 +224,4 @@ end
 $$;
 comment on function leasehold_internal.policy_update is 'Change settings of a namespace, as programs do';
 
-revoke execute on function leasehold_internal.change_policy(text, text, text, text[], text[]), leasehold_internal.look_again(text), leasehold_internal.look_at_free(text), leasehold_internal.let_ask_again(text),
-  leasehold_internal.is_in_subtree(text, text), leasehold_internal.end_problem(leasehold.rules, text, text[]), leasehold_internal.policy_update(text, text[], text[], text, text) from public;
-grant execute on function leasehold_internal.policy_update(text, text[], text[], text, text) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.policy_update to leasehold_coordinator, leasehold_admin;

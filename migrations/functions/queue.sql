@@ -171,9 +171,3 @@ begin
                           || 'commit it, and go on in another', c_most) end;
 end
 $$;
-
-revoke execute on function leasehold_internal.live_coordinators(timestamptz), leasehold_internal.live_head(text, text, uuid[], timestamptz, uuid[]),
-  leasehold_internal.live_tickets(text, text, uuid[], timestamptz), leasehold_internal.tickets_ahead(bigint[], bigint),
-  leasehold_internal.channel_of(uuid, uuid), leasehold_internal.wake_head(uuid, text, text), leasehold_internal.is_blind(),
-  leasehold_internal.wake_everybody(text, text, uuid[]), leasehold_internal.wake_sql_users(text[], text[]),
-  leasehold_internal.creation_slot(text, text, bigint), leasehold_internal.creation_problem(text[], text[], boolean) from public;

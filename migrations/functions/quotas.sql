@@ -331,10 +331,3 @@ begin
   return p_work;
 end
 $$;
-
-revoke execute on function leasehold_internal.leases_below(text), leasehold_internal.leases_left(leasehold.rules),
-  leasehold_internal.leases_counted(text), leasehold_internal.count_leases(text, boolean), leasehold_internal.note_leases(text[], integer),
-  leasehold_internal.waiters_counted(text, text, bigint), leasehold_internal.waiters_of(text, text),
-  leasehold_internal.remember_waiters(text, text, bigint, bigint, timestamptz),
-  leasehold_internal.room_for_leases(text, bigint, bigint), leasehold_internal.room_for_waiters(text, text, bigint, bigint, boolean),
-  leasehold_internal.has_room_for(text[], text[], leasehold.rules[]), leasehold_internal.apply_quotas(leasehold.acquire_work[]) from public;

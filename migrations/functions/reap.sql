@@ -30,10 +30,7 @@ begin
   elsif v_problem.field is null and (reap.max is null or reap.max < 1) then
     v_problem := row('max', 'at least 1, is ' || coalesce(reap.max::text, 'null'));
   end if;
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
+  {{refused.text}}
 
   if reap.namespaces is null then
     perform leasehold_internal.sweep_waiters(null);
@@ -72,5 +69,4 @@ comment on function leasehold.reap is
   'End what is past its expiry: a row for each lease reaped or failed; null is all namespaces but those with reaper = external. Example:
   select * from leasehold.reap(array[''jobs''])';
 
-revoke execute on function leasehold.reap(text[], boolean, integer) from public;
-grant execute on function leasehold.reap(text[], boolean, integer) to leasehold_admin;
+grant execute on function leasehold.reap to leasehold_admin;

@@ -14,18 +14,11 @@ create or replace function leasehold_internal.reap_batch(
   p_key text default null)
 returns table (
   kind text, namespace text, key text, error text, reap_failures integer, next_try_at timestamptz, wake boolean,
-  token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz,
-  deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, lease_key uuid, mode text, units integer,
-  slots integer[])
+  {{lease.table}}, lease_key uuid, {{shape.table}})
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{lookups.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -149,25 +142,17 @@ begin
     select case when w.hold in ('end', 'ended') then 'reaped' when w.hold in ('failed', 'hooked') then w.hold else 'wake' end,
            w.namespace, w.key, w.error, case when w.hold in ('failed', 'hooked') then (w.scope).reap_failures end,
            case when w.hold = 'failed' then (w.scope).next_try_at end,
-           coalesce(w.head_coordinator = p_coordinator, false), f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us,
-           f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness,
-           f.is_manual, w.lease_key, f.mode, f.units, f.slots
+           coalesce(w.head_coordinator = p_coordinator, false), {{lease.columns f}}, w.lease_key, {{shape.columns f}}
       from unnest(v_work) w
       left join lateral (select x as rules from unnest(v_rules) x where x.namespace = w.namespace) r on true
       left join lateral leasehold_internal.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('end', 'ended', 'failed', 'hooked')
      where w.hold in ('end', 'ended', 'failed', 'hooked') or (w.outcome = 'ok' and w.head_coordinator = p_coordinator);
   if v_has_more then
-    return query select 'more', null::text, null::text, null::text, null::integer, null::timestamptz, false, null::bigint, null::text,
-                        null::text, null::text, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint, null::bigint,
-                        null::bigint, null::bigint, null::timestamptz, null::text, null::boolean, null::uuid, null::text, null::integer,
-                        null::integer[];
+    return query select 'more', null::text, null::text, null::text, null::integer, null::timestamptz, false, {{lease.nulls}}, null::uuid, {{shape.nulls}};
   end if;
   if p_automatic then
     return query
-      select 'wake', k.namespace, k.key, null::text, null::integer, null::timestamptz, true, null::bigint, null::text,
-             null::text, null::text, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint, null::bigint,
-             null::bigint, null::bigint, null::timestamptz, null::text, null::boolean, null::uuid, null::text, null::integer,
-                        null::integer[]
+      select 'wake', k.namespace, k.key, null::text, null::integer, null::timestamptz, true, {{lease.nulls}}, null::uuid, {{shape.nulls}}
         from leasehold_internal.sweep_waiters(p_coordinator) k;
   end if;
 end
@@ -313,11 +298,7 @@ $$;
 -- `p_coordinator`'s own; other heads are notified. Locks each scope's row FOR NO KEY UPDATE SKIP LOCKED, as every removal does.
 create or replace function leasehold_internal.sweep_waiters(p_coordinator uuid) returns table (namespace text, key text)
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{lookups.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -371,12 +352,4 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text, boolean, text),
-  leasehold_internal.take_due(integer, timestamptz),
-  leasehold_internal.next_look(leasehold.scope, text, leasehold.rules, leasehold.life_now, boolean, timestamptz),
-  leasehold_internal.hook_reaps(leasehold.item_work[], text[], leasehold.rules[], boolean),
-  leasehold_internal.reap_one(boolean, leasehold.scope, boolean, leasehold.rules),
-  leasehold_internal.take_expired(text[], boolean, boolean, text, integer, leasehold.life_now, timestamptz), leasehold_internal.sweep_waiters(uuid)
-  from public;
-grant execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text, boolean, text)
-  to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.reap_batch to leasehold_coordinator, leasehold_admin;

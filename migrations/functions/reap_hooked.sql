@@ -9,9 +9,7 @@ create or replace function leasehold_internal.reap_hooked(
   p_coordinator uuid, p_clock timestamptz, p_namespace text, p_key text, p_token bigint)
 returns table (
   kind text, namespace text, key text, error text, reap_failures integer, next_try_at timestamptz, wake boolean,
-  token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz,
-  deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, lease_key uuid)
+  {{lease.table}}, lease_key uuid)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -129,9 +127,7 @@ create or replace function leasehold_internal.reap_failed(
   p_coordinator uuid, p_namespace text, p_key text, p_token bigint, p_error text)
 returns table (
   kind text, namespace text, key text, error text, reap_failures integer, next_try_at timestamptz, wake boolean,
-  token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz,
-  deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, lease_key uuid)
+  {{lease.table}}, lease_key uuid)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -165,9 +161,8 @@ begin
   v_scope := leasehold_internal.note_reap_failure(
                p_namespace, p_key, p_token, coalesce(nullif(p_error, ''), 'the connection was lost'), v_rules.max_reap_failures);
   return query
-    select 'failed', p_namespace, p_key, v_scope.reap_error, v_scope.reap_failures, v_scope.next_try_at, false, f.token, f.owner,
-           f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats,
-           f.heartbeat_at, f.liveness, f.is_manual, v_scope.lease_key
+    select 'failed', p_namespace, p_key, v_scope.reap_error, v_scope.reap_failures, v_scope.next_try_at, false,
+           {{lease.columns f}}, v_scope.lease_key
       from leasehold_internal.lease_facts(v_scope, v_rules, v_life, v_now) f;
 end
 $$;
@@ -218,8 +213,4 @@ as $$
    where s.namespace = a.namespace and s.key = a.key
 $$;
 
-revoke execute on function leasehold_internal.reap_hooked(uuid, timestamptz, text, text, bigint),
-  leasehold_internal.reap_failed(uuid, text, text, bigint, text), leasehold_internal.look_soon(text, text, bigint, timestamptz),
-  leasehold_internal.take_share(text, text, bigint) from public;
-grant execute on function leasehold_internal.reap_hooked(uuid, timestamptz, text, text, bigint),
-  leasehold_internal.reap_failed(uuid, text, text, bigint, text) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.reap_hooked, leasehold_internal.reap_failed to leasehold_coordinator, leasehold_admin;

@@ -252,9 +252,5 @@ end
 $$;
 comment on function leasehold_internal.reap_stale_tidy is 'Visit what is due but not expired, where only reapers with callbacks run';
 
-revoke execute on function leasehold_internal.reap_stale_list(text[], boolean, integer, bigint, bigint, text, text, bigint),
-  leasehold_internal.stale_by_time(integer, timestamptz, timestamptz, text, text, bigint),
-  leasehold_internal.stale_by_name(text[], boolean, integer, timestamptz, timestamptz, text, text, bigint), leasehold_internal.tidy_shares(integer, leasehold.life_now, timestamptz), leasehold_internal.us_at(timestamptz), leasehold_internal.at_us(bigint),
-  leasehold_internal.reap_stale_tidy(integer), leasehold_internal.audit_reaped(text[]) from public;
-grant execute on function leasehold_internal.reap_stale_list(text[], boolean, integer, bigint, bigint, text, text, bigint),
-  leasehold_internal.reap_stale_tidy(integer), leasehold_internal.audit_reaped(text[]) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.reap_stale_list, leasehold_internal.reap_stale_tidy, leasehold_internal.audit_reaped
+  to leasehold_coordinator, leasehold_admin;

@@ -54,9 +54,7 @@ create or replace function leasehold_internal.lock_expired(
   p_clock timestamptz, p_namespace text, p_keys text[], p_tokens bigint[])
 returns leasehold.scope[]
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 set plan_cache_mode = force_generic_plan
 as $$
 declare
@@ -134,9 +132,7 @@ $$;
 -- misses nothing. Locks what tell_watchers() does.
 create or replace function leasehold_internal.tell_reaped(p_scopes leasehold.scope[]) returns void
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 set plan_cache_mode = force_generic_plan
 as $$
 declare
@@ -166,7 +162,4 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.reap_together(timestamptz, text, text[], bigint[]),
-  leasehold_internal.lock_expired(timestamptz, text, text[], bigint[]), leasehold_internal.reaping_query(text),
-  leasehold_internal.end_reaped(leasehold.scope, boolean[]), leasehold_internal.tell_reaped(leasehold.scope[]) from public;
-grant execute on function leasehold_internal.reap_together(timestamptz, text, text[], bigint[]) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.reap_together to leasehold_coordinator, leasehold_admin;

@@ -24,5 +24,4 @@ as $$
 $$;
 comment on function leasehold_internal.relax_commit is 'Renewals alone, and places alone, need not be on disk when they are answered; by a coordinator';
 
-revoke execute on function leasehold_internal.relax_commit(boolean, text) from public;
-grant execute on function leasehold_internal.relax_commit(boolean, text) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.relax_commit to leasehold_coordinator, leasehold_admin;

@@ -13,12 +13,7 @@ returns table (n integer, outcome text, end_reason text, message text, wake bool
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_bitmapscan = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{batch.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -95,12 +90,7 @@ create or replace function leasehold_internal.release_carefully(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[])
 returns table (n integer, outcome text, end_reason text, message text, wake boolean)
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_bitmapscan = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{batch.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -214,8 +204,4 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.release_batch(uuid, text[], text[], uuid[], boolean[], text[]),
-  leasehold_internal.release_carefully(uuid, text[], text[], uuid[], boolean[], text[]),
-  leasehold_internal.tell_heads(uuid, leasehold.item_work[], timestamptz) from public;
-grant execute on function leasehold_internal.release_batch(uuid, text[], text[], uuid[], boolean[], text[])
-  to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.release_batch to leasehold_coordinator, leasehold_admin;

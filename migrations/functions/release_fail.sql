@@ -14,13 +14,8 @@ begin
   if v_problem.field is null and (error is null or octet_length(error) > 8192) then
     v_problem := row('error', 'a text of at most 8192 bytes' || coalesce(', has ' || octet_length(error), ''));
   end if;
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
-  if v_denial is not null then
-    raise exception '%', v_denial using errcode = 'LH007';
-  end if;
+  {{refused.text}}
+  {{denied.text}}
   v_answer := leasehold_internal.release_one(namespace, key, lease_key, true, error);
   if v_answer.outcome = 'rejected' then
     raise exception 'hook_rejected: %', v_answer.message using errcode = 'LH005';
@@ -32,5 +27,4 @@ comment on function leasehold.release_fail is
   'Give a lease back as failed, with the error: true, or false when it was not held. Example:
   select leasehold.release_fail(''jobs'', ''nightly'', :''lease_key'', ''the disk is full'')';
 
-revoke execute on function leasehold.release_fail(text, text, uuid, text) from public;
-grant execute on function leasehold.release_fail(text, text, uuid, text) to leasehold_client, leasehold_admin;
+grant execute on function leasehold.release_fail to leasehold_client, leasehold_admin;

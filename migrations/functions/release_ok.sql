@@ -17,13 +17,8 @@ begin
   if v_problem.field is null and (octet_length(result::text) > 8192) then
     v_problem := row('result', 'at most 8192 bytes as text, has ' || octet_length(result::text));
   end if;
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
-  if v_denial is not null then
-    raise exception '%', v_denial using errcode = 'LH007';
-  end if;
+  {{refused.text}}
+  {{denied.text}}
   v_answer := leasehold_internal.release_one(namespace, key, lease_key, false, result::text);
   if v_answer.outcome = 'rejected' then
     raise exception 'hook_rejected: %', v_answer.message using errcode = 'LH005';
@@ -99,6 +94,4 @@ begin
 end
 $$;
 
-revoke execute on function leasehold.release_ok(text, text, uuid, jsonb), leasehold_internal.lock_share(text, text, uuid),
-  leasehold_internal.release_one(text, text, uuid, boolean, text) from public;
-grant execute on function leasehold.release_ok(text, text, uuid, jsonb) to leasehold_client, leasehold_admin;
+grant execute on function leasehold.release_ok to leasehold_client, leasehold_admin;

@@ -11,15 +11,11 @@ declare
 begin
   v_problem := leasehold_internal.change_policy(
     null, null, namespace, v_columns, array_fill(null::text, array[cardinality(v_columns)]));
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
+  {{refused.text}}
 end
 $$;
 comment on function leasehold.reset_policy is
   'Inherit a setting of a namespace, or all of them, again. Example:
   select leasehold.reset_policy(''jobs'', ''grace'')';
 
-revoke execute on function leasehold.reset_policy(text, text) from public;
-grant execute on function leasehold.reset_policy(text, text) to leasehold_admin;
+grant execute on function leasehold.reset_policy to leasehold_admin;

@@ -26,10 +26,7 @@ begin
                         leasehold_internal.us_text(history_retention), leasehold_internal.us_text(at_least), capacity::text, end_at_max_hold::text])
            with ordinality as c (name, value, place)
      where c.value is not null);
-  if v_problem.field is not null then
-    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-  end if;
+  {{refused.text}}
 end
 $$;
 comment on function leasehold.set_policy is
@@ -43,9 +40,4 @@ as $$
   select trunc(extract(epoch from p_interval)::numeric * 1000000)::text
 $$;
 
-revoke execute on function leasehold_internal.us_text(interval),
-  leasehold.set_policy(text, interval, interval, interval, interval, interval, text, text, boolean, bigint, bigint, boolean,
-                       integer, interval, interval, interval, interval, integer, boolean) from public;
-grant execute on function
-  leasehold.set_policy(text, interval, interval, interval, interval, interval, text, text, boolean, bigint, bigint, boolean,
-                       integer, interval, interval, interval, interval, integer, boolean) to leasehold_admin;
+grant execute on function leasehold.set_policy to leasehold_admin;

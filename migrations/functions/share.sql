@@ -92,9 +92,7 @@ $$;
 -- another session has that row. Locks it FOR UPDATE SKIP LOCKED where the lease may end here (`p_ends`), else FOR NO KEY UPDATE SKIP LOCKED.
 create or replace function leasehold_internal.take_holders(p_work leasehold.item_work[], p_ends boolean) returns leasehold.item_work[]
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 as $$
 declare
   v_found integer[];
@@ -153,9 +151,7 @@ $$;
 -- that one's lease ended. The caller has locked the scopes' rows and the holders', these FOR UPDATE.
 create or replace function leasehold_internal.end_shares(p_ends leasehold.lease_end[], p_now timestamptz) returns void
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 as $$
 begin
   with ended as (
@@ -192,9 +188,3 @@ begin
    where s.ctid = x.row_id;
 end
 $$;
-
-revoke execute on function leasehold_internal.has_room(leasehold.scope, integer), leasehold_internal.is_share(leasehold.scope), leasehold_internal.holder_now(text, text, uuid),
-  leasehold_internal.is_held(text, text, bigint), leasehold_internal.take_holders(leasehold.item_work[], boolean),
-  leasehold_internal.end_shares(leasehold.lease_end[], timestamptz) from public;
-revoke execute on function leasehold_internal.scope_of_share(leasehold.share),
-  leasehold_internal.units_free(leasehold.scope, leasehold.rules), leasehold_internal.holder_count(leasehold.scope) from public;

@@ -40,9 +40,7 @@ $$;
 create or replace function leasehold_internal.end_expired_shares(
   inout p_work leasehold.acquire_work[], p_life leasehold.life_now, p_runs_hooks boolean, p_now timestamptz, out veto text)
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 as $$
 #variable_conflict use_variable
 declare
@@ -115,9 +113,7 @@ create or replace function leasehold_internal.grant_shares(
   p_work leasehold.acquire_work[], p_coordinator uuid, p_principals text[], p_life leasehold.life_now, p_now timestamptz)
 returns void
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 as $$
 begin
   if not exists (select 1 from unnest(p_work) w where w.outcome = 'granted' and w.units is not null) then
@@ -178,9 +174,7 @@ create or replace function leasehold_internal.renew_shares(
   p_work leasehold.acquire_work[], p_coordinator uuid, p_principals text[], p_life leasehold.life_now, p_now timestamptz)
 returns void
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 as $$
 begin
   update leasehold.share h
@@ -256,9 +250,7 @@ create or replace function leasehold_internal.answer_shared(
   p_work leasehold.acquire_work[], p_life leasehold.life_now, p_live uuid[], p_reap_veto text, p_now timestamptz)
 returns setof leasehold_internal.answer
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 as $$
 begin
   return query
@@ -266,8 +258,7 @@ begin
            f.expires_in_us, f.suspected_in_us,
            case when w.outcome = 'hooked' then leasehold_internal.to_us((w.rules).hook_timeout)::text
                 when w.outcome in ('held', 'queued') then p_reap_veto end, w.field, w.bound,
-           f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
-           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(s.scope, p_life, p_now),
+           {{lease.columns f}}, leasehold_internal.rests_in_us(s.scope, p_life, p_now),
            coalesce(f.mode, 'exclusive'), coalesce(f.units, 0), f.slots, leasehold_internal.units_free(s.scope, w.rules),
            leasehold_internal.holder_count(s.scope)
       from (select u.*, q.own,
@@ -308,11 +299,3 @@ begin
      order by w.n;
 end
 $$;
-
-revoke execute on function leasehold_internal.take_own_shares(leasehold.acquire_work[]),
-  leasehold_internal.end_expired_shares(leasehold.acquire_work[], leasehold.life_now, boolean, timestamptz),
-  leasehold_internal.grant_shares(leasehold.acquire_work[], uuid, text[], leasehold.life_now, timestamptz),
-  leasehold_internal.answer_shared(leasehold.acquire_work[], leasehold.life_now, uuid[], text, timestamptz),
-  leasehold_internal.renew_shares(leasehold.acquire_work[], uuid, text[], leasehold.life_now, timestamptz),
-  leasehold_internal.oldest_facts(text, text, leasehold.rules, leasehold.life_now, timestamptz),
-  leasehold_internal.shared_facts(text, text, leasehold.rules, leasehold.life_now, timestamptz) from public;

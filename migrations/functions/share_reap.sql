@@ -4,9 +4,7 @@
 -- a holder's scope FOR NO KEY UPDATE SKIP LOCKED, then the rows FOR UPDATE SKIP LOCKED.
 create or replace function leasehold_internal.take_due_shares(p_max integer, p_now timestamptz) returns leasehold.item_work[]
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 as $$
 begin
   if not exists (select from leasehold.share h where h.check_at <= p_now) then
@@ -40,9 +38,7 @@ create or replace function leasehold_internal.take_expired_shares(
   p_namespaces text[], p_include_children boolean, p_by_name boolean, p_key text, p_max integer, p_life leasehold.life_now, p_now timestamptz)
 returns leasehold.item_work[]
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 as $$
 begin
   return array(
@@ -82,9 +78,7 @@ create or replace function leasehold_internal.put_off_shares(
   p_work leasehold.item_work[], p_rules leasehold.rules[], p_life leasehold.life_now, p_by_name boolean, p_is_all boolean, p_now timestamptz)
 returns void
 language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+{{joins.settings}}
 as $$
 begin
   if exists (select 1 from unnest(p_work) w where w.hold in ('delete', 'later', 'hooked') and leasehold_internal.is_share(w.scope)) then
@@ -114,7 +108,3 @@ begin
   end if;
 end
 $$;
-
-revoke execute on function leasehold_internal.take_due_shares(integer, timestamptz),
-  leasehold_internal.take_expired_shares(text[], boolean, boolean, text, integer, leasehold.life_now, timestamptz),
-  leasehold_internal.put_off_shares(leasehold.item_work[], leasehold.rules[], leasehold.life_now, boolean, boolean, timestamptz) from public;

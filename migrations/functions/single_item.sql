@@ -117,14 +117,8 @@ begin
            case when not v_found.is_known then v_facts.expires_in_us
                 when not f.is_manual then leasehold_internal.to_us(v_found.deadline - v_found.now) end,
            case when not v_found.is_known then v_facts.suspected_in_us
-                else leasehold_internal.to_us(v_found.suspected_at - v_found.now) end, null::text, null::text, null::text, f.token, f.owner, f.principal, f.labels, f.duration_us,
-           f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at,
-           f.liveness, f.is_manual, null::bigint, f.mode, f.units, f.slots, (v_found.rules).capacity - v_found.units, v_found.holders
+                else leasehold_internal.to_us(v_found.suspected_at - v_found.now) end, null::text, null::text, null::text,
+           {{lease.columns f}}, null::bigint, {{shape.columns f}}, (v_found.rules).capacity - v_found.units, v_found.holders
       from placed p, leasehold_internal.oldest_facts(p_namespace, p_key, v_found.rules, v_found.life, v_found.now) f;
 end
 $$;
-
-revoke execute on function
-  leasehold_internal.is_plain(leasehold.rules, text, text, bigint, bigint, boolean),
-  leasehold_internal.plain_wait(timestamptz, text, text, text, bigint, bigint, integer), leasehold_internal.has_shared(text, text, uuid),
-  leasehold_internal.queue_shared(uuid, timestamptz, text, text, uuid, text, text, bigint, bigint, text, integer) from public;

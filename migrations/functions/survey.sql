@@ -167,7 +167,6 @@ end
 $$;
 comment on function leasehold_internal.oldest_transaction_by_owner is 'The transaction that holds back vacuum, a part of survey()';
 
-revoke execute on function leasehold_internal.survey(), leasehold_internal.survey_namespaces(integer), leasehold_internal.findings(), leasehold_internal.count_held(), leasehold_internal.oldest_transaction(),
-  leasehold_internal.oldest_transaction_by_owner() from public;
-grant execute on function leasehold_internal.survey(), leasehold_internal.survey_namespaces(integer), leasehold_internal.findings(), leasehold_internal.count_held(), leasehold_internal.oldest_transaction(),
-  leasehold_internal.oldest_transaction_by_owner() to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.survey, leasehold_internal.survey_namespaces, leasehold_internal.findings,
+  leasehold_internal.count_held, leasehold_internal.oldest_transaction, leasehold_internal.oldest_transaction_by_owner
+  to leasehold_coordinator, leasehold_admin;

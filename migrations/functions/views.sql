@@ -38,7 +38,7 @@ create or replace function leasehold_internal.lease_columns(
 returns table (
   token bigint, owner text, liveness text, remaining interval, held interval, acquired_at timestamptz, heartbeat_at timestamptz, heartbeats bigint,
   deadline timestamptz, expires_at timestamptz, duration interval, grace interval, labels jsonb, reap_failures integer, lease_key uuid,
-  principal text, rests_until timestamptz, mode text, units integer, slots integer[], states text[])
+  principal text, rests_until timestamptz, {{shape.table}}, states text[])
 language sql stable
 as $$
   select case when (select leasehold_internal.sees_tokens()) then s.token end, s.owner, f.liveness, s.deadline - p_now, p_now - s.acquired_at,
@@ -47,7 +47,7 @@ as $$
          s.duration, s.grace, s.labels, s.reap_failures,
          case when pg_catalog.pg_has_role('leasehold_admin', 'member') then s.lease_key end, s.principal,
          case when s.at_least is not null then leasehold_internal.rests_until(p_scope, p_life, p_now) end,
-         f.mode, f.units, f.slots,
+         {{shape.columns f}},
          leasehold_internal.lease_states(p_scope, p_rules, p_life, p_now)
     from (select (p_scope).*) s
    cross join lateral leasehold_internal.lease_facts(p_scope, p_rules, p_life, p_now) f
@@ -55,7 +55,7 @@ $$;
 
 create or replace view leasehold.lease with (security_barrier) as
   select s.namespace, s.key, c.token, c.owner, c.liveness, c.remaining, c.held, c.acquired_at, c.heartbeat_at, c.heartbeats, c.deadline, c.expires_at,
-         c.duration, c.grace, c.labels, c.reap_failures, c.lease_key, c.principal, c.rests_until, c.mode, c.units, c.slots, c.states
+         c.duration, c.grace, c.labels, c.reap_failures, c.lease_key, c.principal, c.rests_until, {{shape.columns c}}, c.states
     from leasehold_internal.life_and_time() l
    cross join leasehold_internal.rules_by_range() g
    -- A union at the top of a view would be no security barrier.
@@ -252,27 +252,11 @@ grant select on leasehold.scope, leasehold.share, leasehold.waiter, leasehold.in
 
 -- A client sees who holds what.
 grant select on leasehold.lease, leasehold.policy to leasehold_client;
-grant execute on function leasehold_internal.life_and_time(), leasehold_internal.to_us(interval), leasehold_internal.from_us(bigint),
-  leasehold_internal.renewed_for(leasehold.scope), leasehold_internal.prefixes(text),
-  leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.rules_over(leasehold.rules, leasehold.policy), leasehold_internal.rules_by_range(),
-  leasehold_internal.rules_at(leasehold.rules[], text[], text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
-  leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.sees_tokens(),
-  leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
-  leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share),
-  leasehold_internal.lease_states(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz),
-  leasehold_internal.lease_columns(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
-  to leasehold_client;
-
-revoke execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens(), leasehold_internal.leases_of(text, text, bigint),
-  leasehold_internal.lease_columns(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz) from public;
-grant execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens(), leasehold_internal.to_us(interval), leasehold_internal.from_us(bigint),
-  leasehold_internal.renewed_for(leasehold.scope), leasehold_internal.prefixes(text),
-  leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.rules_over(leasehold.rules, leasehold.policy), leasehold_internal.rules_by_range(),
-  leasehold_internal.rules_at(leasehold.rules[], text[], text), leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text),
-  leasehold_internal.history_policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
-  leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz),
-  leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
-  leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share),
-  leasehold_internal.lease_states(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz),
-  leasehold_internal.lease_columns(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
+grant execute on function leasehold_internal.life_and_time, leasehold_internal.to_us, leasehold_internal.from_us,
+  leasehold_internal.renewed_for, leasehold_internal.prefixes, leasehold_internal.policies_of, leasehold_internal.policy_of,
+  leasehold_internal.rules_over, leasehold_internal.rules_by_range, leasehold_internal.rules_at, leasehold_internal.expires_at,
+  leasehold_internal.is_expired, leasehold_internal.sees_tokens, leasehold_internal.rests_until, leasehold_internal.rest_ends_at,
+  leasehold_internal.lease_facts, leasehold_internal.scope_of_share, leasehold_internal.lease_states, leasehold_internal.lease_columns
+  to leasehold_client, leasehold_reader, leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.policy_columns, leasehold_internal.policy_sources, leasehold_internal.history_policy_of
   to leasehold_reader, leasehold_coordinator, leasehold_admin;

@@ -190,7 +190,7 @@ begin
       heartbeats, heartbeat_at, end_reason, reason, result, error, mode, units, slots)
     select w.coordinator, nextval('leasehold.event_number'), o.type, v_now, o.namespace, o.key, o.token, o.owner, o.principal,
            o.labels, o.duration, o.grace, o.acquired_at, o.deadline, o.heartbeats, o.heartbeat_at, o.end_reason, o.reason, o.result,
-           o.error, o.mode, o.units, o.slots
+           o.error, {{shape.columns o}}
       from change o
       join watching w on w.namespace = o.namespace
     returning coordinator, number)
@@ -240,18 +240,12 @@ $$;
 -- Locks the rows that it takes. Only one call at a time for a coordinator keeps the order.
 create or replace function leasehold_internal.take_events(p_coordinator uuid, p_max integer)
 returns table (
-  type text, namespace text, key text, reason text, end_reason text, result text, error text, token bigint, owner text,
-  principal text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz, deadline timestamptz, remaining_us bigint,
-  held_us bigint, silent_us bigint, heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean,
-  mode text, units integer, slots integer[])
+  type text, namespace text, key text, reason text, end_reason text, result text, error text, {{lease.table}},
+  {{shape.table}})
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-set plan_cache_mode = force_generic_plan
+{{lookups.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -284,7 +278,7 @@ begin
            case when t.type in ('acquired', 'downgraded') then leasehold_internal.to_us(t.deadline - v_now) else 0::bigint end,
            leasehold_internal.to_us(f.at - t.acquired_at), leasehold_internal.to_us(f.at - t.heartbeat_at), t.heartbeats, t.heartbeat_at,
            case when t.type = 'expired' then 'expired' else 'alive' end,
-           false, t.mode, t.units, t.slots
+           false, {{shape.columns t}}
       from taken t
      cross join lateral (select case when t.type in ('acquired', 'downgraded') then v_now else t.at end as at) f
      order by t.number;
@@ -329,13 +323,8 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.watch_add(uuid, text, boolean), leasehold_internal.watch_remove(uuid, text, boolean),
-  leasehold_internal.watch_clear(uuid), leasehold_internal.watch_barrier(uuid), leasehold_internal.watch_settled(xid8), leasehold_internal.check_watch_mark(),
-  leasehold_internal.tell_watchers(text[], text[], uuid[], text), leasehold_internal.is_taking(uuid, timestamptz),
-  leasehold_internal.mark_lagged(uuid[], timestamptz, boolean), leasehold_internal.take_events(uuid, integer), leasehold_internal.sweep_watches(uuid[])
-  from public;
-grant execute on function leasehold_internal.watch_add(uuid, text, boolean), leasehold_internal.watch_remove(uuid, text, boolean),
-  leasehold_internal.watch_clear(uuid), leasehold_internal.watch_barrier(uuid), leasehold_internal.watch_settled(xid8), leasehold_internal.take_events(uuid, integer)
+grant execute on function leasehold_internal.watch_add, leasehold_internal.watch_remove, leasehold_internal.watch_clear,
+  leasehold_internal.watch_barrier, leasehold_internal.watch_settled, leasehold_internal.take_events
   to leasehold_coordinator, leasehold_admin;
 grant select on leasehold.watch to leasehold_reader, leasehold_admin;
 grant select on leasehold.event to leasehold_admin;

@@ -89,12 +89,6 @@ def read(*path):
         return file.read()
 
 
-def read_applied(path):
-    """A file of schema_files() as it is applied."""
-    columns = os.path.join(os.path.dirname(path), 'columns.txt')
-    return expand.expand(read(path), expand.read_lists(read(columns))) if os.path.exists(columns) else read(path)
-
-
 class Cluster:
     def __init__(self, schema=True, settings=None):
         self.bin = postgres_bin()
@@ -257,9 +251,10 @@ class Cluster:
         """What the daemon's migration runner does (src/pg/migrate.c), with psql."""
         parts = [read('runner', 'roles.sql'), 'set role leasehold_owner;', 'begin;', read('runner', 'table.sql'), 'commit;']
         self.psql(database, '\n'.join(parts))
+        functions = expand.applied(os.path.join(MIGRATIONS, 'functions'))
         for path in schema_files():
             name = os.path.basename(path)
-            sql = read_applied(path)
+            sql = functions.get(name[:-4]) or read(path)
             # The runner leaves out what roles.sql has done (migrations/embed.py).
             if name == '0001_tables.sql':
                 sql = re.sub(r'do \$\$\ndeclare\n  v_role text;.*?\n\$\$;\n', '', sql, count=1, flags=re.S)
