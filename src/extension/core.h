@@ -41,6 +41,11 @@
 #define LH_CORE_NAMESPACE_MAX 255
 /* The last column of leasehold_internal.acquired, `more`. */
 #define LH_CORE_MORE 8
+/* The columns of leasehold_internal.answer, in their order: what an acquire met, and the lease. */
+#define LH_CORE_ANSWER_COLUMNS                                                                                         \
+    N, OUTCOME, TICKET, AHEAD, EXPIRES_IN, SUSPECTED_IN, MESSAGE, FIELD, BOUND, TOKEN, OWNER, PRINCIPAL, LABELS,       \
+        DURATION, GRACE, ACQUIRED_AT, DEADLINE, REMAINING, HELD, SILENT, HEARTBEATS, HEARTBEAT_AT, LIVENESS,           \
+        IS_MANUAL, RESTS_IN, MODE, UNITS, SLOTS, UNITS_FREE, HOLDERS
 
 /* The columns of leasehold.scope, in their order. */
 enum lh_core_scope_column {

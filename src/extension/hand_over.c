@@ -105,42 +105,7 @@ static bool pass_on(struct lh_core_call *call, Relation waiter, const struct lh_
 static void answer(struct lh_core_call *call, const struct lh_core_wish *wish, Datum labels,
                    const struct lh_core_row *row)
 {
-    enum {
-        PART,
-        END_REASON,
-        WAKE,
-        N,
-        OUTCOME,
-        TICKET,
-        AHEAD,
-        EXPIRES_IN,
-        SUSPECTED_IN,
-        MESSAGE,
-        FIELD,
-        BOUND,
-        TOKEN,
-        OWNER,
-        PRINCIPAL,
-        LABELS,
-        DURATION,
-        GRACE,
-        ACQUIRED_AT,
-        DEADLINE,
-        REMAINING,
-        HELD,
-        SILENT,
-        HEARTBEATS,
-        HEARTBEAT_AT,
-        LIVENESS,
-        IS_MANUAL,
-        RESTS_IN,
-        MODE,
-        UNITS,
-        SLOTS,
-        UNITS_FREE,
-        HOLDERS,
-        COLUMNS
-    };
+    enum { PART, END_REASON, WAKE, LH_CORE_ANSWER_COLUMNS, COLUMNS };
     static const int of_grant[] = {
         PART,      N,    OUTCOME, AHEAD,      SUSPECTED_IN, TOKEN,    LABELS,    DURATION, GRACE, ACQUIRED_AT, DEADLINE,
         REMAINING, HELD, SILENT,  HEARTBEATS, HEARTBEAT_AT, LIVENESS, IS_MANUAL, MODE,     UNITS, HOLDERS};
