@@ -492,18 +492,9 @@ struct lh_store_ops {
     enum lh_status (*force_release)(struct lh_store *store, const char *ns, const char *key, const char *reason,
                                     int64_t token, bool all, const struct lh_requester *requester, lh_scope_cb *on_done,
                                     void *arg);
-    /* Administration, and what people look at; the answers are rows. Set answers what is in force last; get the namespace's
-       own policy, then the one in force; a change of access the rule as it is now, none if no right is left; create the
-       new token, which is valid for `expires_us` (0: for ever); revoke the number of tokens. */
-    enum lh_status (*set_policy)(struct lh_store *store, const struct lh_policy_change *change,
-                                 const struct lh_requester *requester, lh_rows_cb *on_done, void *arg);
-    enum lh_status (*get_policy)(struct lh_store *store, const char *ns, lh_rows_cb *on_done, void *arg);
-    enum lh_status (*change_access)(struct lh_store *store, const struct lh_requester *by,
-                                    const struct lh_access_change *change, lh_rows_cb *on_done, void *arg);
-    enum lh_status (*create_token)(struct lh_store *store, const struct lh_requester *by, const char *name,
-                                   int64_t expires_us, lh_rows_cb *on_done, void *arg);
-    enum lh_status (*revoke_token)(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
-                                   lh_rows_cb *on_done, void *arg);
+    /* Administration, and what people look at; the answers are rows. */
+    enum lh_status (*administer)(struct lh_store *store, const struct lh_admin_request *request, lh_rows_cb *on_done,
+                                 void *arg);
     enum lh_status (*list_rows)(struct lh_store *store, const struct lh_list_page *page, lh_rows_cb *on_done,
                                 void *arg);
     enum lh_status (*view)(struct lh_store *store, const struct lh_view_request *request, lh_rows_cb *on_done,

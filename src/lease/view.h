@@ -56,9 +56,27 @@ struct lh_policy_change {
     const char *const *values;
 };
 
-struct lh_access_change {
-    struct lh_access_rule rule; /* the rights to give or take */
-    bool is_revoke;             /* take them away; without rights: the whole rule */
+enum lh_admin_verb {
+    LH_ADMIN_SET_POLICY,   /* answers what is in force last */
+    LH_ADMIN_GET_POLICY,   /* answers the namespace's own policy, then the one in force */
+    LH_ADMIN_GRANT,        /* answers the rule as it is now */
+    LH_ADMIN_REVOKE,       /* the same, none if no right is left; without rights the whole rule goes */
+    LH_ADMIN_CREATE_TOKEN, /* answers the new token */
+    LH_ADMIN_REVOKE_TOKEN, /* answers the number of tokens */
+    LH_ADMIN_COUNT,
+};
+
+struct lh_requester;
+
+/* A look at a policy, or a change of policies, rules or tokens. The store copies it. */
+struct lh_admin_request {
+    enum lh_admin_verb verb;
+    const struct lh_requester *by; /* the one who changes it: history and audit name it */
+    const char *ns;                /* the policy's or the rule's; NULL: it is about a token */
+    const struct lh_policy_change *change;
+    const char *name; /* the principal of a rule; a token's name, or its ID to revoke it */
+    unsigned rights;  /* the rule's, to give or take */
+    int64_t expires_us;
 };
 
 #endif

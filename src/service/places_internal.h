@@ -56,6 +56,8 @@ struct lh_place *lh_places_home(const struct lh_places *places);
 /* Returns the place of a namespace; NULL: it lives in no database. "" is the default's. A name with a dot behind it
    means the namespaces below the name. */
 struct lh_place *lh_places_find(const struct lh_places *places, const char *ns);
+/* The same for a request that was validated: its namespaces live in one database. */
+struct lh_coordinator *lh_places_coordinator(const struct lh_places *places, const char *ns);
 /* Returns true if `ns`, or with include_children some namespace below it, lives in the place. */
 bool lh_places_has(const struct lh_places *places, const struct lh_place *place, const char *ns, bool include_children);
 
@@ -85,23 +87,18 @@ extern const char lh_places_nowhere[];
 /* --- route --- */
 
 /*
- * The coordinator's calls, each to the coordinator of the database in which its namespace lives; see
- * lease/coordinator.h and lease/watch.h. A request for several databases is split, and answered when all have answered;
+ * The coordinator's calls that may be for several databases; see lease/coordinator.h and lease/watch.h. A request for several databases is split, and answered when all have answered;
  * heartbeats and releases at the latest a second after the first answer, with RETRY for the other items. Requests were
- * validated: their namespaces live in a database, and those of one acquire in the same.
+ * validated: their namespaces live in a database.
  */
 
 struct lh_service;
 struct lh_routed_watch;
 
-enum lh_status lh_route_acquire(const struct lh_service *service, struct lh_acquire *acquire);
-void lh_route_cancel(const struct lh_service *service, struct lh_acquire *acquire);
 /* Send items to several databases. Items of a database that does not take them are answered RETRY; the call is
    refused if no database takes its items. */
 enum lh_status lh_route_heartbeat(const struct lh_service *service, struct lh_holder_request *request);
 enum lh_status lh_route_release(const struct lh_service *service, struct lh_holder_request *request);
-enum lh_status lh_route_downgrade(const struct lh_service *service, struct lh_holder_request *request);
-void lh_route_wake(const struct lh_service *service, const char *ns, const char *key);
 
 /* Starts one watcher for all databases that have some of its namespaces: active when it is in each, caught up when
    it has in each, ended with the first. The callbacks are those of `watcher`. NULL: refused, see `status`. */

@@ -4,28 +4,57 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "leasehold/v1/console.pb-c.h"
+#include "service/edge/call.h"
 #include "service/edge_internal.h"
+#include "service/methods.h"
 #include "service/methods/acquire_call.h"
-#include "service/methods/view.h"
 #include "service/places_internal.h"
 #include "service/service_internal.h"
 #include "service/streams_internal.h"
 
 #define HEALTH_WATCHERS_MAX 1000
 
-#define UNARY(name, message, end, ...)                                                                                 \
+/* The message of a method with one request. */
+static void on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    const struct lh_method *method = lh_method_of(call);
+    struct lh_service *service = lh_call_service(call);
+    struct lh_asked asked;
+    const void *request;
+
+    if (method->is_traced)
+        lh_tracing_begin(call);
+    asked.call = call;
+    asked.service = service;
+    asked.violations.count = asked.violations.omitted = 0; /* by its counts alone: it is large */
+    asked.v =
+        (struct lh_validator){.arena = &service->scratch, .violations = &asked.violations, .places = service->places};
+    request = lh_call_unpack(call, method->request, data, size, &service->scratch);
+    if (request != NULL)
+        method->on_request(&asked, request);
+    lh_arena_reset(&service->scratch);
+}
+
+/* --- the table --- */
+
+#define LEASE "/leasehold.v1.LeaseService/"
+#define UNARY .kind = LH_RPC_UNARY
+/* Behind the message comes its handler, and then what else the struct lh_method has. */
+#define REQUEST(message, ...)                                                                                          \
+    .on_message = on_message, .arg = (void *)(uintptr_t) & (const struct lh_method)                                    \
     {                                                                                                                  \
-        .path = name, .kind = LH_RPC_UNARY, .on_message = message, .on_end = end, __VA_ARGS__                          \
+        .request = &leasehold__v1__##message##_request__descriptor, .on_request = __VA_ARGS__                          \
     }
-#define LEASE(name, message, end, is_first)                                                                            \
-    UNARY("/leasehold.v1.LeaseService/" name, message, end, .comes_first = is_first)
-#define ADMIN(name, message) UNARY("/leasehold.v1.AdminService/" name, message, lh_store_call_on_end, .arg = NULL)
-/* Its answer is rows, as they are. */
-#define ROWS(name, message, response)                                                                                  \
-    UNARY("/leasehold.v1.AdminService/" name, message, lh_store_call_on_end,                                           \
-          .arg = (void *)(uintptr_t)&leasehold__v1__##response##_response__descriptor)
-#define CONSOLE(name, message, look)                                                                                   \
-    UNARY("/leasehold.v1.ConsoleService/" name, message, lh_store_call_on_end, .arg = (void *)(uintptr_t)look)
+#define ROWS(name, message, answer, ...)                                                                               \
+    {                                                                                                                  \
+        .path = "/leasehold.v1." name, UNARY, .on_end = lh_store_call_on_end,                                          \
+        REQUEST(message, __VA_ARGS__, .response = &leasehold__v1__##answer##_response__descriptor)                     \
+    }
+#define ADMIN(name, message) ROWS("AdminService/" name, message, message, lh_##message##_on_request)
+#define CONSOLE(name, message, answer, ...) ROWS("ConsoleService/" name, message, answer, __VA_ARGS__)
+#define LIST(name, answer, of_view, needed)                                                                            \
+    CONSOLE(name, list, answer, lh_look_on_request, .view = of_view, .right = needed, .of = LH_LOOK_OF_NAMESPACES)
 
 #define REFLECTION(version)                                                                                            \
     {                                                                                                                  \
@@ -35,18 +64,39 @@
     }
 
 static const struct lh_rpc_method methods[] = {
-    LEASE("Acquire", lh_acquire_on_message, lh_acquire_on_end, false),
-    LEASE("AcquireAll", lh_acquire_all_on_message, lh_acquire_on_end, false),
-    LEASE("Heartbeat", lh_heartbeat_on_message, lh_batch_on_end, true),
-    LEASE("Release", lh_release_on_message, lh_batch_on_end, true),
-    LEASE("Downgrade", lh_downgrade_on_message, lh_downgrade_on_end, true),
-    LEASE("GetLease", lh_get_lease_on_message, lh_store_call_on_end, false),
-    LEASE("ListLeases", lh_list_leases_on_message, lh_store_call_on_end, false),
-    {.path = "/leasehold.v1.LeaseService/AcquireStream",
-     .kind = LH_RPC_SERVER_STREAM,
-     .on_message = lh_acquire_stream_on_message,
+    {.path = LEASE "Acquire",
+     UNARY,
+     REQUEST(acquire, lh_acquire_on_request, .is_traced = true),
      .on_end = lh_acquire_on_end},
-    {.path = "/leasehold.v1.LeaseService/Hold",
+    {.path = LEASE "AcquireAll",
+     UNARY,
+     REQUEST(acquire_all, lh_acquire_all_on_request, .is_traced = true),
+     .on_end = lh_acquire_on_end},
+    {.path = LEASE "Heartbeat",
+     UNARY,
+     .on_message = lh_heartbeat_on_message,
+     .on_end = lh_batch_on_end,
+     .comes_first = true},
+    {.path = LEASE "Release",
+     UNARY,
+     .on_message = lh_release_on_message,
+     .on_end = lh_batch_on_end,
+     .comes_first = true},
+    {.path = LEASE "Downgrade",
+     UNARY,
+     REQUEST(downgrade, lh_downgrade_on_request, .is_traced = true),
+     .on_end = lh_downgrade_on_end,
+     .comes_first = true},
+    {.path = LEASE "GetLease", UNARY, REQUEST(get_lease, lh_get_lease_on_request), .on_end = lh_store_call_on_end},
+    {.path = LEASE "ListLeases",
+     UNARY,
+     REQUEST(list_leases, lh_list_leases_on_request),
+     .on_end = lh_store_call_on_end},
+    {.path = LEASE "AcquireStream",
+     .kind = LH_RPC_SERVER_STREAM,
+     REQUEST(acquire, lh_acquire_stream_on_request, .is_traced = true),
+     .on_end = lh_acquire_on_end},
+    {.path = LEASE "Hold",
      .kind = LH_RPC_BIDI,
      .on_start = lh_hold_on_start,
      .on_message = lh_hold_on_message,
@@ -55,43 +105,46 @@ static const struct lh_rpc_method methods[] = {
      .on_alarm = lh_hold_on_alarm,
      .on_peer_alive = lh_hold_on_peer_alive,
      .on_end = lh_hold_on_end},
-    {.path = "/leasehold.v1.LeaseService/KeepAlive",
+    {.path = LEASE "KeepAlive",
      .kind = LH_RPC_BIDI,
      .on_start = lh_keep_alive_on_start,
      .on_message = lh_keep_alive_on_message,
      .on_half_close = lh_keep_alive_on_half_close,
      .on_writable = lh_keep_alive_on_writable,
      .on_end = lh_keep_alive_on_end},
-    {.path = "/leasehold.v1.LeaseService/WatchLeases",
+    {.path = LEASE "WatchLeases",
      .kind = LH_RPC_SERVER_STREAM,
-     .on_message = lh_watch_leases_on_message,
+     REQUEST(watch_leases, lh_watch_leases_on_request),
      .on_writable = lh_watch_leases_on_writable,
      .on_alarm = lh_watch_leases_on_alarm,
      .on_end = lh_watch_leases_on_end},
-    ADMIN("Reap", lh_reap_on_message),
-    ADMIN("ForceRelease", lh_force_release_on_message),
-    ADMIN("SetPolicy", lh_set_policy_on_message),
-    ADMIN("GetPolicy", lh_get_policy_on_message),
-    ADMIN("ListPolicies", lh_list_policies_on_message),
-    ROWS("GrantAccess", lh_grant_access_on_message, grant_access),
-    ROWS("RevokeAccess", lh_revoke_access_on_message, revoke_access),
-    ROWS("ListAccess", lh_list_access_on_message, list_access),
-    ROWS("CreateToken", lh_create_token_on_message, create_token),
-    ROWS("RevokeToken", lh_revoke_token_on_message, revoke_token),
-    ROWS("ListTokens", lh_list_tokens_on_message, list_tokens),
-    ADMIN("GetStatus", lh_get_status_on_message),
-    CONSOLE("GetSession", lh_get_session_on_message, NULL),
-    CONSOLE("ListNamespaces", lh_look_on_message, &lh_look_namespaces),
-    CONSOLE("Explain", lh_explain_on_message, &lh_look_explain),
-    CONSOLE("ListQueue", lh_look_on_message, &lh_look_queue),
-    CONSOLE("ListWaits", lh_look_on_message, &lh_look_waits),
-    CONSOLE("ListHistory", lh_look_on_message, &lh_look_history),
-    CONSOLE("ListFailures", lh_look_on_message, &lh_look_failures),
-    CONSOLE("ListAudit", lh_look_on_message, &lh_look_audit),
-    CONSOLE("ListDaemons", lh_look_on_message, &lh_look_daemons),
-    CONSOLE("GetDatabase", lh_look_on_message, &lh_look_database),
-    CONSOLE("GetSamples", lh_get_samples_on_message, NULL),
-    UNARY("/grpc.health.v1.Health/Check", lh_health_check_on_message, NULL, .comes_first = true),
+    ADMIN("Reap", reap),
+    ADMIN("ForceRelease", force_release),
+    ADMIN("SetPolicy", set_policy),
+    ADMIN("GetPolicy", get_policy),
+    ADMIN("ListPolicies", list_policies),
+    ADMIN("GrantAccess", grant_access),
+    ADMIN("RevokeAccess", revoke_access),
+    ADMIN("ListAccess", list_access),
+    ADMIN("CreateToken", create_token),
+    ADMIN("RevokeToken", revoke_token),
+    ADMIN("ListTokens", list_tokens),
+    ADMIN("GetStatus", get_status),
+    CONSOLE("GetSession", get_session, get_session, lh_get_session_on_request),
+    LIST("ListNamespaces", list_namespaces, LH_VIEW_NAMESPACES, LH_RIGHT_READ),
+    CONSOLE("Explain", explain, explain, lh_explain_on_request, .view = LH_VIEW_EXPLAIN, .of = LH_LOOK_OF_SCOPE,
+            .right = LH_RIGHT_READ),
+    LIST("ListQueue", list_queue, LH_VIEW_QUEUE, LH_RIGHT_READ),
+    LIST("ListWaits", list_waits, LH_VIEW_WAITS, LH_RIGHT_READ),
+    LIST("ListHistory", list_history, LH_VIEW_HISTORY, LH_RIGHT_READ),
+    LIST("ListFailures", list_failures, LH_VIEW_FAILURES, LH_RIGHT_READ),
+    LIST("ListAudit", list_audit, LH_VIEW_AUDIT, LH_RIGHT_ADMIN),
+    CONSOLE("ListDaemons", list, list_daemons, lh_look_on_request, .view = LH_VIEW_DAEMONS, .of = LH_LOOK_OF_DATABASE,
+            .right = LH_RIGHT_READ),
+    CONSOLE("GetDatabase", get_database, get_database, lh_look_on_request, .view = LH_VIEW_DATABASE,
+            .of = LH_LOOK_OF_DATABASE, .right = LH_RIGHT_READ),
+    CONSOLE("GetSamples", get_samples, get_samples, lh_get_samples_on_request),
+    {.path = "/grpc.health.v1.Health/Check", UNARY, .on_message = lh_health_check_on_message, .comes_first = true},
     {.path = "/grpc.health.v1.Health/Watch",
      .kind = LH_RPC_SERVER_STREAM,
      .on_message = lh_health_watch_on_message,

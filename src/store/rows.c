@@ -81,47 +81,26 @@ enum lh_status lh_pg_store_list_rows(struct lh_store *base, const struct lh_list
     return lh_control_call_send(call, &statements[page->list]);
 }
 
-/* --- policies --- */
+/* --- policies, rules and tokens --- */
 
-enum lh_status lh_pg_store_set_policy(struct lh_store *base, const struct lh_policy_change *change,
-                                      const struct lh_requester *requester, lh_rows_cb *on_done, void *arg)
-{
-    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
-        "policy_update", "select * from leasehold_internal.policy_update($1, $2, $3, p_by => $4, p_peer => $5)",
-        LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_TEXT, LH_PG_TEXT);
-    struct pg_store *store = pg_store_of(base);
-    struct control_call *call = begin(store, 0, on_done, arg);
-    struct lh_pg_params *params = &store->params;
-
-    lh_pg_add_text(params, change->ns);
-    LH_PG_ARRAY(params, LH_PG_TEXT, change->count, lh_pg_add_text(params, change->names[i]));
-    LH_PG_ARRAY(params, LH_PG_TEXT, change->count, lh_pg_add_text(params, change->values[i]));
-    lh_pg_store_add_requester(params, requester);
-    return lh_control_call_send(call, &statement);
-}
-
-enum lh_status lh_pg_store_get_policy(struct lh_store *base, const char *ns, lh_rows_cb *on_done, void *arg)
-{
-    static const struct lh_pg_statement statement =
-        LH_PG_STATEMENT("policy_get", POLICY_COLUMNS "policy_get($1) p", LH_PG_TEXT);
-    struct pg_store *store = pg_store_of(base);
-    struct control_call *call = begin(store, 0, on_done, arg);
-
-    lh_pg_add_text(&store->params, ns);
-    return lh_control_call_send(call, &statement);
-}
-
-/* --- rules and tokens --- */
-
-static struct control_call *begin_by(struct pg_store *store, const struct lh_requester *by, lh_rows_cb *on_done,
-                                     void *arg)
-{
-    struct control_call *call = begin(store, 0, on_done, arg);
-
-    lh_pg_add_text(&store->params, by->principal);
-    lh_pg_add_text(&store->params, by->peer);
-    return call;
-}
+static const struct lh_pg_statement admin_statements[LH_ADMIN_COUNT] = {
+    [LH_ADMIN_SET_POLICY] =
+        LH_PG_STATEMENT("policy_update",
+                        "select * from leasehold_internal.policy_update(p_by => $1, p_peer => $2, p_namespace => $3,"
+                        " p_columns => $4, p_values => $5)",
+                        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY),
+    [LH_ADMIN_GET_POLICY] = LH_PG_STATEMENT("policy_get", POLICY_COLUMNS "policy_get($1) p", LH_PG_TEXT),
+    [LH_ADMIN_GRANT] = LH_PG_STATEMENT("access_grant_by", RULE_COLUMNS "access_grant_by($1, $2, $3, $4, $5) r",
+                                       LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT_ARRAY),
+    [LH_ADMIN_REVOKE] = LH_PG_STATEMENT("access_revoke_by", RULE_COLUMNS "access_revoke_by($1, $2, $3, $4, $5) r",
+                                        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT_ARRAY),
+    [LH_ADMIN_CREATE_TOKEN] = LH_PG_STATEMENT(
+        "token_create_by", "select * from leasehold_internal.token_create_by($1, $2, $3, $4 * interval '1 us')",
+        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8),
+    [LH_ADMIN_REVOKE_TOKEN] =
+        LH_PG_STATEMENT("token_revoke_by", "select leasehold_internal.token_revoke_by($1, $2, $3) as revoked",
+                        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT),
+};
 
 static void add_rights(struct lh_pg_params *params, unsigned rights)
 {
@@ -132,50 +111,28 @@ static void add_rights(struct lh_pg_params *params, unsigned rights)
     lh_pg_array_end(params);
 }
 
-enum lh_status lh_pg_store_change_access(struct lh_store *base, const struct lh_requester *by,
-                                         const struct lh_access_change *change, lh_rows_cb *on_done, void *arg)
+enum lh_status lh_pg_store_administer(struct lh_store *base, const struct lh_admin_request *request,
+                                      lh_rows_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement grant =
-        LH_PG_STATEMENT("access_grant_by", RULE_COLUMNS "access_grant_by($1, $2, $3, $4, $5) r", LH_PG_TEXT, LH_PG_TEXT,
-                        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT_ARRAY);
-    static const struct lh_pg_statement revoke =
-        LH_PG_STATEMENT("access_revoke_by", RULE_COLUMNS "access_revoke_by($1, $2, $3, $4, $5) r", LH_PG_TEXT,
-                        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT_ARRAY);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = begin_by(store, by, on_done, arg);
+    struct control_call *call = begin(store, 0, on_done, arg);
+    struct lh_pg_params *params = &store->params;
 
-    lh_pg_add_text(&store->params, change->rule.principal);
-    lh_pg_add_text(&store->params, change->rule.ns);
-    add_rights(&store->params, change->rule.rights);
-    return lh_control_call_send(call, change->is_revoke ? &revoke : &grant);
-}
-
-enum lh_status lh_pg_store_create_token(struct lh_store *base, const struct lh_requester *by, const char *name,
-                                        int64_t expires_us, lh_rows_cb *on_done, void *arg)
-{
-    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
-        "token_create_by", "select * from leasehold_internal.token_create_by($1, $2, $3, $4 * interval '1 us')",
-        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8);
-    struct pg_store *store = pg_store_of(base);
-    struct control_call *call = begin_by(store, by, on_done, arg);
-
-    lh_pg_add_text(&store->params, name);
-    if (expires_us > 0)
-        lh_pg_add_int8(&store->params, expires_us);
-    else
-        lh_pg_add_null(&store->params);
-    return lh_control_call_send(call, &statement);
-}
-
-enum lh_status lh_pg_store_revoke_token(struct lh_store *base, const struct lh_requester *by, const char *name_or_id,
-                                        lh_rows_cb *on_done, void *arg)
-{
-    static const struct lh_pg_statement statement =
-        LH_PG_STATEMENT("token_revoke_by", "select leasehold_internal.token_revoke_by($1, $2, $3) as revoked",
-                        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT);
-    struct pg_store *store = pg_store_of(base);
-    struct control_call *call = begin_by(store, by, on_done, arg);
-
-    lh_pg_add_text(&store->params, name_or_id);
-    return lh_control_call_send(call, &statement);
+    if (request->verb != LH_ADMIN_GET_POLICY)
+        lh_pg_store_add_requester(params, request->by);
+    if (request->name != NULL)
+        lh_pg_add_text(params, request->name);
+    if (request->ns != NULL)
+        lh_pg_add_text(params, request->ns);
+    if (request->verb == LH_ADMIN_SET_POLICY) {
+        LH_PG_ARRAY(params, LH_PG_TEXT, request->change->count, lh_pg_add_text(params, request->change->names[i]));
+        LH_PG_ARRAY(params, LH_PG_TEXT, request->change->count, lh_pg_add_text(params, request->change->values[i]));
+    } else if (request->verb == LH_ADMIN_GRANT || request->verb == LH_ADMIN_REVOKE) {
+        add_rights(params, request->rights);
+    } else if (request->verb == LH_ADMIN_CREATE_TOKEN && request->expires_us > 0) {
+        lh_pg_add_int8(params, request->expires_us);
+    } else if (request->verb == LH_ADMIN_CREATE_TOKEN) {
+        lh_pg_add_null(params);
+    }
+    return lh_control_call_send(call, &admin_statements[request->verb]);
 }

@@ -336,15 +336,8 @@ enum lh_status lh_pg_store_holders(struct lh_store *store, const char *ns, const
 enum lh_status lh_pg_store_force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
                                          int64_t token, bool all, const struct lh_requester *requester,
                                          lh_scope_cb *on_done, void *arg);
-enum lh_status lh_pg_store_set_policy(struct lh_store *store, const struct lh_policy_change *change,
-                                      const struct lh_requester *requester, lh_rows_cb *on_done, void *arg);
-enum lh_status lh_pg_store_get_policy(struct lh_store *store, const char *ns, lh_rows_cb *on_done, void *arg);
-enum lh_status lh_pg_store_change_access(struct lh_store *store, const struct lh_requester *by,
-                                         const struct lh_access_change *change, lh_rows_cb *on_done, void *arg);
-enum lh_status lh_pg_store_create_token(struct lh_store *store, const struct lh_requester *by, const char *name,
-                                        int64_t expires_us, lh_rows_cb *on_done, void *arg);
-enum lh_status lh_pg_store_revoke_token(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
-                                        lh_rows_cb *on_done, void *arg);
+enum lh_status lh_pg_store_administer(struct lh_store *store, const struct lh_admin_request *request,
+                                      lh_rows_cb *on_done, void *arg);
 enum lh_status lh_pg_store_list_rows(struct lh_store *store, const struct lh_list_page *page, lh_rows_cb *on_done,
                                      void *arg);
 enum lh_status lh_pg_store_view(struct lh_store *store, const struct lh_view_request *request, lh_rows_cb *on_done,

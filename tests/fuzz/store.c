@@ -276,38 +276,15 @@ static enum lh_status force_release(struct lh_store *store, const char *ns, cons
     return answer_later(store, about(ASKED_SCOPE, (any_cb *)on_done, arg, ns, key));
 }
 
-static enum lh_status set_policy(struct lh_store *store, const struct lh_policy_change *change,
-                                 const struct lh_requester *requester, lh_rows_cb *on_done, void *arg)
+static enum lh_status administer(struct lh_store *store, const struct lh_admin_request *request, lh_rows_cb *on_done,
+                                 void *arg)
 {
-    return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, change->ns, NULL));
-}
-
-static enum lh_status get_policy(struct lh_store *store, const char *ns, lh_rows_cb *on_done, void *arg)
-{
-    return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, ns, NULL));
-}
-
-static enum lh_status change_access(struct lh_store *store, const struct lh_requester *by,
-                                    const struct lh_access_change *change, lh_rows_cb *on_done, void *arg)
-{
-    return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, change->rule.ns, change->rule.principal));
+    return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, request->ns, request->name));
 }
 
 static enum lh_status list_rows(struct lh_store *store, const struct lh_list_page *page, lh_rows_cb *on_done, void *arg)
 {
     return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, page->after[1], page->after[0]));
-}
-
-static enum lh_status create_token(struct lh_store *store, const struct lh_requester *by, const char *name,
-                                   int64_t expires_us, lh_rows_cb *on_done, void *arg)
-{
-    return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, NULL, name));
-}
-
-static enum lh_status revoke_token(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
-                                   lh_rows_cb *on_done, void *arg)
-{
-    return answer_later(store, about(ASKED_ROWS, (any_cb *)on_done, arg, NULL, name_or_id));
 }
 
 static enum lh_status watch_add(struct lh_store *store, const char *ns, bool include_children, lh_store_cb *on_done,
@@ -361,11 +338,7 @@ void fuzz_store_complete(struct fake_node *node)
     ops.list = list;
     ops.holders = holders;
     ops.force_release = force_release;
-    ops.set_policy = set_policy;
-    ops.get_policy = get_policy;
-    ops.change_access = change_access;
-    ops.create_token = create_token;
-    ops.revoke_token = revoke_token;
+    ops.administer = administer;
     ops.list_rows = list_rows;
     ops.watch_add = watch_add;
     ops.watch_remove = watch_add;

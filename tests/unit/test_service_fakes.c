@@ -465,23 +465,17 @@ static enum lh_status fake_force_release(struct lh_store *store, const char *ns,
     return fake_get(store, ns, key, on_done, arg);
 }
 
-static enum lh_status fake_set_policy(struct lh_store *store, const struct lh_policy_change *change,
-                                      const struct lh_requester *requester, lh_rows_cb *on_done, void *arg)
+static enum lh_status fake_administer(struct lh_store *store, const struct lh_admin_request *request,
+                                      lh_rows_cb *on_done, void *arg)
 {
     struct fake_store *fake = (struct fake_store *)store;
-    note(fake->ns, sizeof(fake->ns), change->ns);
-    fake->setting_count = change->count;
-    note(fake->setting, sizeof(fake->setting), change->names[0]);
-    note(fake->value, sizeof(fake->value), change->values[0]);
-    note(fake->principal, sizeof(fake->principal), requester->principal);
-    fake->on_rows = on_done;
-    return take(store, arg);
-}
-
-static enum lh_status fake_get_policy(struct lh_store *store, const char *ns, lh_rows_cb *on_done, void *arg)
-{
-    struct fake_store *fake = (struct fake_store *)store;
-    note(fake->ns, sizeof(fake->ns), ns);
+    note(fake->ns, sizeof(fake->ns), request->ns);
+    if (request->verb == LH_ADMIN_SET_POLICY) {
+        fake->setting_count = request->change->count;
+        note(fake->setting, sizeof(fake->setting), request->change->names[0]);
+        note(fake->value, sizeof(fake->value), request->change->values[0]);
+        note(fake->principal, sizeof(fake->principal), request->by->principal);
+    }
     fake->on_rows = on_done;
     return take(store, arg);
 }
@@ -528,8 +522,7 @@ void fake_store_init(struct fake_store *store)
         .holders = fake_holders,
         .is_connected = fake_is_connected,
         .force_release = fake_force_release,
-        .set_policy = fake_set_policy,
-        .get_policy = fake_get_policy,
+        .administer = fake_administer,
         .list_rows = fake_list_rows,
         .audit = fake_audit,
         .timeline = fake_timeline,

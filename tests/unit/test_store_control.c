@@ -389,8 +389,10 @@ static void on_policy(void *arg, enum lh_status status, const struct lh_error *e
 static void set_policy(size_t count, const char *const *values)
 {
     struct lh_policy_change change = {.ns = "a", .count = count, .names = settings, .values = values};
+    struct lh_admin_request request = {
+        .verb = LH_ADMIN_SET_POLICY, .by = &requester, .ns = change.ns, .change = &change};
 
-    ck_assert_int_eq(test.store->ops->set_policy(test.store, &change, &requester, on_policy, NULL), LH_OK);
+    ck_assert_int_eq(test.store->ops->administer(test.store, &request, on_policy, NULL), LH_OK);
     test_wait_for(&answer);
 }
 
@@ -406,13 +408,14 @@ static void list_policies(const char *after)
 START_TEST(a_policy_is_set_inherited_and_reset)
 {
     static const char *const values[] = {"2500000", "true", "manual", "7", "3"}, *const inherited[] = {NULL};
+    static const struct lh_admin_request look = {.verb = LH_ADMIN_GET_POLICY, .ns = "a.b"};
 
     set_policy(5, values);
     ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
     ck_assert_uint_eq(got.count, 2); /* its own, and what is in force */
     ck_assert_str_eq(got.cells[1][GRACE], "2500000");
 
-    ck_assert_int_eq(test.store->ops->get_policy(test.store, "a.b", on_policy, NULL), LH_OK);
+    ck_assert_int_eq(test.store->ops->administer(test.store, &look, on_policy, NULL), LH_OK);
     test_wait_for_ok(&answer);
     ck_assert_uint_eq(got.count, 2);
     for (size_t i = 0; i < 6; i++)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "lease/readiness.h"
 #include "service/words_internal.h"
 #include "json/policy_setting.h"
@@ -47,17 +48,9 @@ void *lh_call_unpack(struct lh_rpc_call *call, const ProtobufCMessageDescriptor 
     return message;
 }
 
-void *lh_asked_begin(struct lh_asked *asked, struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type,
-                     const void *data, size_t size)
+const struct lh_method *lh_method_of(const struct lh_rpc_call *call)
 {
-    struct lh_service *service = lh_call_service(call);
-
-    asked->call = call;
-    asked->service = service;
-    asked->violations.count = asked->violations.omitted = 0; /* by its counts alone: it is large */
-    asked->v =
-        (struct lh_validator){.arena = &service->scratch, .violations = &asked->violations, .places = service->places};
-    return lh_call_unpack(call, type, data, size, &service->scratch);
+    return lh_rpc_call_method(call)->arg;
 }
 
 bool lh_asked_check(const struct lh_asked *asked, bool is_valid)
@@ -65,11 +58,6 @@ bool lh_asked_check(const struct lh_asked *asked, bool is_valid)
     if (!is_valid)
         lh_call_refuse(asked->call, &asked->violations);
     return is_valid;
-}
-
-void lh_asked_end(const struct lh_asked *asked)
-{
-    lh_arena_reset(&asked->service->scratch);
 }
 
 void lh_call_reply(struct lh_rpc_call *call, const ProtobufCMessage *message, struct lh_arena *arena)
@@ -221,6 +209,17 @@ void lh_store_call_check(struct lh_store_call *store_call, enum lh_status status
     lh_store_call_destroy(store_call);
 }
 
+void lh_store_call_administer(struct lh_store_call *store_call, const struct lh_admin_request *request,
+                              lh_rows_cb *on_done)
+{
+    struct lh_store *store;
+
+    if (store_call == NULL)
+        return;
+    store = store_call->service->store;
+    lh_store_call_check(store_call, store->ops->administer(store, request, on_done, store_call));
+}
+
 bool lh_store_call_is_answered(struct lh_store_call *store_call, enum lh_status status, const struct lh_error *error)
 {
     if (store_call->call == NULL)
@@ -229,6 +228,22 @@ bool lh_store_call_is_answered(struct lh_store_call *store_call, enum lh_status 
         return true;
     lh_call_fail(store_call->call, status, error, store_call->ns, store_call->key);
     return false;
+}
+
+void lh_store_call_fail_not_held(const struct lh_store_call *store_call)
+{
+    char name[LH_SCOPE_NAME_BYTES];
+    struct lh_failure failure = {.status = LH_NOT_HELD, .ns = store_call->ns, .key = store_call->key};
+    char *words;
+
+    lh_scope_name(store_call->ns, store_call->key, name);
+    if (store_call->token != 0)
+        words = lh_format("lease %s is not held with token %lld", name, (long long)store_call->token);
+    else
+        words = lh_format("lease %s is not held", name);
+    failure.message = words;
+    lh_failure_send(store_call->call, &failure);
+    free(words);
 }
 
 void lh_store_call_reply(const struct lh_store_call *store_call, const ProtobufCMessage *message)

@@ -12,6 +12,8 @@
 #define LH_OUTAGE_WORDS_BYTES 512
 
 struct lh_service *lh_call_service(const struct lh_rpc_call *call);
+/* Returns the method of a call whose row of the table has one. */
+const struct lh_method *lh_method_of(const struct lh_rpc_call *call);
 /* Returns the caller, for the history and the audit; its strings are the call's. */
 struct lh_requester lh_call_requester(const struct lh_rpc_call *call);
 
@@ -26,12 +28,10 @@ void *lh_call_unpack_into(const ProtobufCMessageDescriptor *type, const void *da
 void lh_call_reply(struct lh_rpc_call *call, const ProtobufCMessage *message, struct lh_arena *arena);
 
 /*
- * A request that is checked in one go:
+ * A request that is checked in one go. It lives in scratch memory until the method's on_request returns:
  *
- *     request = lh_asked_begin(&asked, call, type, data, size);       NULL: the call was answered
- *     if (request != NULL && lh_asked_check(&asked, lh_validate_...(&asked.v, request, &wanted)))
- *         ...                                                         else: the call was answered, if there was a request
- *     lh_asked_end(&asked);
+ *     if (lh_asked_check(asked, lh_validate_...(&asked->v, request, &wanted)))
+ *         ...                                                         else: the call was answered
  */
 struct lh_asked {
     struct lh_rpc_call *call;
@@ -39,11 +39,8 @@ struct lh_asked {
     struct lh_violations violations;
     struct lh_validator v;
 };
-void *lh_asked_begin(struct lh_asked *asked, struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type,
-                     const void *data, size_t size);
 /* Returns `is_valid`. If it is false, the call was answered with the violations. */
 bool lh_asked_check(const struct lh_asked *asked, bool is_valid);
-void lh_asked_end(const struct lh_asked *asked);
 
 /* Answers INVALID_ARGUMENT with the violations. */
 void lh_call_refuse(struct lh_rpc_call *call, const struct lh_violations *violations);
@@ -87,9 +84,14 @@ struct lh_store_call *lh_store_call_create(struct lh_rpc_call *call, const char 
 void lh_store_call_destroy(struct lh_store_call *store_call);
 /* Checks the store's return: on a refusal it answers the RPC call and destroys the store call. */
 void lh_store_call_check(struct lh_store_call *store_call, enum lh_status status);
+/* Sends it. NULL does nothing: the RPC call is answered. */
+void lh_store_call_administer(struct lh_store_call *store_call, const struct lh_admin_request *request,
+                              lh_rows_cb *on_done);
 /* Returns true if the store succeeded and the RPC call still waits for its answer. On an error it fails the RPC
    call, if there still is one. */
 bool lh_store_call_is_answered(struct lh_store_call *store_call, enum lh_status status, const struct lh_error *error);
+/* Fails the RPC call: nobody holds the scope, or with a token not under that. */
+void lh_store_call_fail_not_held(const struct lh_store_call *store_call);
 /* Send the reply, or append a part of the reply to `packed`. Both empty the scratch. */
 void lh_store_call_reply(const struct lh_store_call *store_call, const ProtobufCMessage *message);
 void lh_store_call_append(const struct lh_store_call *store_call, struct lh_buffer *packed,

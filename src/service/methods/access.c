@@ -40,33 +40,33 @@ static bool read_rights(struct lh_validator *v, const Leasehold__V1__Right *righ
 }
 
 static bool read_rule(struct lh_validator *v, const char *principal, const Leasehold__V1__Namespace *ns,
-                      const Leasehold__V1__Right *rights, size_t count, struct lh_access_change *change)
+                      const Leasehold__V1__Right *rights, size_t count, struct lh_admin_request *change)
 {
     bool is_valid = check_principal(v, principal);
 
-    change->rule.principal = principal;
+    change->name = principal;
     is_valid &= lh_validate_namespace(v, ns != NULL ? ns->segments : NULL, ns != NULL ? ns->n_segments : 0, true,
-                                      "namespace.segments", &change->rule.ns) &&
-                lh_validate_place(v, change->rule.ns, false, "namespace.segments");
-    is_valid &= read_rights(v, rights, count, &change->rule.rights);
+                                      "namespace.segments", &change->ns) &&
+                lh_validate_place(v, change->ns, false, "namespace.segments");
+    is_valid &= read_rights(v, rights, count, &change->rights);
     return is_valid;
 }
 
 static bool rule_from_grant(struct lh_validator *v, const Leasehold__V1__GrantAccessRequest *request,
-                            struct lh_access_change *change)
+                            struct lh_admin_request *change)
 {
     bool is_valid = read_rule(v, request->principal, request->namespace_, request->rights, request->n_rights, change);
 
-    change->is_revoke = false;
+    change->verb = LH_ADMIN_GRANT;
     if (request->n_rights == 0)
         is_valid = lh_violations_add(v->violations, "rights", "must have at least one right");
     return is_valid;
 }
 
 static bool rule_from_revoke(struct lh_validator *v, const Leasehold__V1__RevokeAccessRequest *request,
-                             struct lh_access_change *change)
+                             struct lh_admin_request *change)
 {
-    change->is_revoke = true;
+    change->verb = LH_ADMIN_REVOKE;
     return read_rule(v, request->principal, request->namespace_, request->rights, request->n_rights, change);
 }
 
@@ -115,82 +115,50 @@ static void on_rows(void *arg, enum lh_status status, const struct lh_error *err
     struct lh_store_call *store_call = arg;
 
     if (lh_store_call_is_answered(store_call, status, error))
-        lh_store_call_reply(store_call, lh_rows_message(lh_rpc_call_method(store_call->call)->arg, rows,
-                                                        &store_call->service->scratch));
+        lh_store_call_reply(
+            store_call, lh_rows_message(lh_method_of(store_call->call)->response, rows, &store_call->service->scratch));
     lh_store_call_destroy(store_call);
 }
 
-/* --- GrantAccess, RevokeAccess --- */
+/* --- GrantAccess, RevokeAccess, CreateToken, RevokeToken --- */
 
-static void change(struct lh_asked *asked, bool is_valid, const struct lh_access_change *change)
+static void change(struct lh_asked *asked, bool is_valid, struct lh_admin_request *change)
 {
-    struct lh_store *store = asked->service->store;
-    struct lh_store_call *store_call = admit(asked, is_valid);
+    struct lh_store_call *store_call = admit(asked, is_valid); /* from then on the call has its token's principal */
     struct lh_requester by = lh_call_requester(asked->call);
 
-    if (store_call != NULL)
-        lh_store_call_check(store_call, store->ops->change_access(store, &by, change, on_rows, store_call));
+    change->by = &by;
+    lh_store_call_administer(store_call, change, on_rows);
 }
 
-void lh_grant_access_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_grant_access_on_request(struct lh_asked *asked, const void *request)
 {
-    struct lh_asked asked;
-    struct lh_access_change wanted;
-    Leasehold__V1__GrantAccessRequest *request =
-        lh_asked_begin(&asked, call, &leasehold__v1__grant_access_request__descriptor, data, size);
+    struct lh_admin_request wanted = {0};
 
-    if (request != NULL)
-        change(&asked, rule_from_grant(&asked.v, request, &wanted), &wanted);
-    lh_asked_end(&asked);
+    change(asked, rule_from_grant(&asked->v, request, &wanted), &wanted);
 }
 
-void lh_revoke_access_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_revoke_access_on_request(struct lh_asked *asked, const void *request)
 {
-    struct lh_asked asked;
-    struct lh_access_change wanted;
-    Leasehold__V1__RevokeAccessRequest *request =
-        lh_asked_begin(&asked, call, &leasehold__v1__revoke_access_request__descriptor, data, size);
+    struct lh_admin_request wanted = {0};
 
-    if (request != NULL)
-        change(&asked, rule_from_revoke(&asked.v, request, &wanted), &wanted);
-    lh_asked_end(&asked);
+    change(asked, rule_from_revoke(&asked->v, request, &wanted), &wanted);
 }
 
-/* --- CreateToken, RevokeToken --- */
-
-void lh_create_token_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_create_token_on_request(struct lh_asked *asked, const void *message)
 {
-    struct lh_asked asked;
-    int64_t expires_us;
-    Leasehold__V1__CreateTokenRequest *request =
-        lh_asked_begin(&asked, call, &leasehold__v1__create_token_request__descriptor, data, size);
+    const Leasehold__V1__CreateTokenRequest *request = message;
+    struct lh_admin_request wanted = {.verb = LH_ADMIN_CREATE_TOKEN, .name = request->name};
 
-    if (request != NULL) {
-        struct lh_store *store = asked.service->store;
-        struct lh_store_call *store_call = admit(&asked, validate_create_token(&asked.v, request, &expires_us));
-        struct lh_requester by = lh_call_requester(call);
-        if (store_call != NULL)
-            lh_store_call_check(store_call,
-                                store->ops->create_token(store, &by, request->name, expires_us, on_rows, store_call));
-    }
-    lh_asked_end(&asked);
+    change(asked, validate_create_token(&asked->v, request, &wanted.expires_us), &wanted);
 }
 
-void lh_revoke_token_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_revoke_token_on_request(struct lh_asked *asked, const void *message)
 {
-    struct lh_asked asked;
-    Leasehold__V1__RevokeTokenRequest *request =
-        lh_asked_begin(&asked, call, &leasehold__v1__revoke_token_request__descriptor, data, size);
+    const Leasehold__V1__RevokeTokenRequest *request = message;
+    struct lh_admin_request wanted = {.verb = LH_ADMIN_REVOKE_TOKEN, .name = request->name_or_id};
 
-    if (request != NULL) {
-        struct lh_store *store = asked.service->store;
-        struct lh_store_call *store_call = admit(&asked, check_token_name(&asked.v, request->name_or_id, "name_or_id"));
-        struct lh_requester by = lh_call_requester(call);
-        if (store_call != NULL)
-            lh_store_call_check(store_call,
-                                store->ops->revoke_token(store, &by, request->name_or_id, on_rows, store_call));
-    }
-    lh_asked_end(&asked);
+    change(asked, check_token_name(&asked->v, request->name_or_id, "name_or_id"), &wanted);
 }
 
 /* --- ListAccess, ListTokens --- */
@@ -213,8 +181,7 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
 
     if (lh_store_call_is_answered(store_call, status, error)) {
         struct lh_arena *arena = &store_call->service->scratch;
-        const ProtobufCMessageDescriptor *type = lh_rpc_call_method(store_call->call)->arg;
-        ProtobufCMessage *response = lh_rows_message(type, rows, arena);
+        ProtobufCMessage *response = lh_rows_message(lh_method_of(store_call->call)->response, rows, arena);
         if (rows->has_more) {
             const char *const *columns = pages[store_call->list].columns;
             bool is_told = rows->stop[0] != NULL;
@@ -228,41 +195,35 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
     lh_store_call_destroy(store_call);
 }
 
-static void list(struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type, const void *data, size_t size,
-                 enum lh_list list)
+static void list(struct lh_asked *asked, const Leasehold__V1__ListAccessRequest *request, enum lh_list list)
 {
-    struct lh_asked asked;
     struct lh_list_page page = {.list = list};
-    const Leasehold__V1__ListAccessRequest *request = lh_asked_begin(&asked, call, type, data, size);
+    struct lh_store *store = asked->service->store;
+    bool is_valid = lh_validate_page_size(&asked->v, request->page_size, "page_size", &page.page_size);
+    struct lh_store_call *store_call;
 
-    if (request != NULL) {
-        struct lh_store *store = asked.service->store;
-        bool is_valid = lh_validate_page_size(&asked.v, request->page_size, "page_size", &page.page_size);
-        struct lh_store_call *store_call;
-        if (request->page_token[0] != '\0' && !lh_page_token_parse(request->page_token, pages[list].kind, 0,
-                                                                   asked.v.arena, &page.after[1], &page.after[0]))
-            is_valid =
-                lh_violations_add(&asked.violations, "page_token", "must be the next_page_token of the page before");
-        if (list == LH_LIST_TOKENS) { /* by name, then ID */
-            const char *id = page.after[0];
-            page.after[0] = page.after[1];
-            page.after[1] = id;
-        }
-        store_call = admit(&asked, is_valid);
-        if (store_call != NULL) {
-            store_call->list = list;
-            lh_store_call_check(store_call, store->ops->list_rows(store, &page, on_list, store_call));
-        }
+    if (request->page_token[0] != '\0' &&
+        !lh_page_token_parse(request->page_token, pages[list].kind, 0, asked->v.arena, &page.after[1], &page.after[0]))
+        is_valid =
+            lh_violations_add(&asked->violations, "page_token", "must be the next_page_token of the page before");
+    if (list == LH_LIST_TOKENS) { /* by name, then ID */
+        const char *id = page.after[0];
+        page.after[0] = page.after[1];
+        page.after[1] = id;
     }
-    lh_asked_end(&asked);
+    store_call = admit(asked, is_valid);
+    if (store_call != NULL) {
+        store_call->list = list;
+        lh_store_call_check(store_call, store->ops->list_rows(store, &page, on_list, store_call));
+    }
 }
 
-void lh_list_access_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_list_access_on_request(struct lh_asked *asked, const void *request)
 {
-    list(call, &leasehold__v1__list_access_request__descriptor, data, size, LH_LIST_RULES);
+    list(asked, request, LH_LIST_RULES);
 }
 
-void lh_list_tokens_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_list_tokens_on_request(struct lh_asked *asked, const void *request)
 {
-    list(call, &leasehold__v1__list_tokens_request__descriptor, data, size, LH_LIST_TOKENS);
+    list(asked, request, LH_LIST_TOKENS);
 }

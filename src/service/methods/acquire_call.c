@@ -175,17 +175,25 @@ void lh_service_on_late_cancel(void *arg, uint64_t call_id)
 
 /* --- answers --- */
 
+Leasehold__V1__Lease *lh_acquire_lease(const struct acquire_call *acquire, const struct lh_acquire_result *result,
+                                       size_t n)
+{
+    struct lh_acquire_scope scope = lh_acquire_nth_scope(&acquire->acquire, n);
+    struct lh_held_lease lease = result->all == NULL ? *result->lease : result->all[n].lease;
+
+    lease.ns = scope.ns;
+    lease.key = scope.key;
+    lease.lease_key = acquire->acquire.lease_key;
+    return lh_message_lease(&lease, LH_LEASE_WITH_KEY, &acquire->service->scratch);
+}
+
 static void tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
     struct lh_arena *arena = &acquire->service->scratch;
     Leasehold__V1__AcquireResponse response;
-    struct lh_held_lease lease = *result->lease;
 
-    lease.ns = acquire->acquire.ns;
-    lease.key = acquire->acquire.key;
-    lease.lease_key = acquire->acquire.lease_key;
     leasehold__v1__acquire_response__init(&response);
-    response.lease = lh_message_lease(&lease, LH_LEASE_WITH_KEY, arena);
+    response.lease = lh_acquire_lease(acquire, result, 0);
     response.waited = lh_message_duration(result->waited_us, arena);
     lh_call_reply(acquire->call, &response.base, arena);
     lh_arena_reset(arena);
@@ -370,6 +378,12 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
 
 /* --- the call --- */
 
+/* Of the database in which the namespaces live. */
+static struct lh_coordinator *coordinator_of(const struct acquire_call *acquire)
+{
+    return lh_places_coordinator(acquire->service->places, acquire->acquire.ns);
+}
+
 static const char *keep_text(char **at, const char *text)
 {
     const char *kept = *at;
@@ -441,7 +455,7 @@ static void start(struct lh_rpc_call *call, const struct lh_access_caller *who, 
     acquire->acquire.on_progress = on_progress;
     acquire->tell_granted = tell;
     lh_rpc_call_set_data(call, acquire);
-    status = lh_route_acquire(acquire->service, &acquire->acquire);
+    status = lh_coordinator_acquire(coordinator_of(acquire), &acquire->acquire);
     if (status == LH_OK)
         return;
     lh_rpc_call_set_data(call, NULL);
@@ -467,23 +481,18 @@ void lh_acquire_begin_call(struct lh_rpc_call *call, const struct lh_acquire *re
     lh_access_leave(&who);
 }
 
-void lh_acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress,
+void lh_acquire_begin(struct lh_asked *asked, const void *request, lh_progress_cb *on_progress,
                       acquire_granted_fn *tell)
 {
-    struct lh_asked asked;
     struct lh_acquire acquire = {0};
-    Leasehold__V1__AcquireRequest *request;
 
-    lh_tracing_begin(call);
-    request = lh_asked_begin(&asked, call, &leasehold__v1__acquire_request__descriptor, data, size);
-    if (request != NULL && lh_asked_check(&asked, lh_validate_acquire(&asked.v, request, &acquire)))
-        lh_acquire_begin_call(call, &acquire, on_progress, tell);
-    lh_asked_end(&asked);
+    if (lh_asked_check(asked, lh_validate_acquire(&asked->v, request, &acquire)))
+        lh_acquire_begin_call(asked->call, &acquire, on_progress, tell);
 }
 
-void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_acquire_on_request(struct lh_asked *asked, const void *request)
 {
-    lh_acquire_begin(call, data, size, NULL, tell_granted);
+    lh_acquire_begin(asked, request, NULL, tell_granted);
 }
 
 void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
@@ -497,7 +506,7 @@ void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     if (acquire->is_refused)
         return;
     if (!acquire->is_told)
-        lh_route_cancel(acquire->service, &acquire->acquire);
+        lh_coordinator_cancel(coordinator_of(acquire), &acquire->acquire);
     else if (reason == LH_RPC_END_FINISHED && acquire->acquire.on_progress == NULL)
         keep_told(acquire);
     else if (reason == LH_RPC_END_FINISHED)
@@ -524,7 +533,7 @@ bool lh_acquire_check_rights(struct lh_service *service, int max)
         acquire->call = NULL;
         lh_rpc_call_set_data(call, NULL);
         lh_permit_refuse(call, &acquire->who, LH_RIGHT_LEASE, forbidden);
-        lh_route_cancel(service, &acquire->acquire);
+        lh_coordinator_cancel(coordinator_of(acquire), &acquire->acquire);
     }
     return false;
 }

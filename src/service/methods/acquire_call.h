@@ -28,13 +28,16 @@ struct acquire_call {
     struct lh_acquire_scope also[]; /* the strings follow them */
 };
 
-/* Checks the request and begins; if it is refused, the call is answered. With on_progress the call is a stream. */
-void lh_acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress,
+/* Checks the AcquireRequest and begins; if it is refused, the call is answered. With on_progress the call is a stream. */
+void lh_acquire_begin(struct lh_asked *asked, const void *request, lh_progress_cb *on_progress,
                       acquire_granted_fn *tell);
 /* Begins with a request that was checked already. */
 void lh_acquire_begin_call(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress,
                            acquire_granted_fn *tell);
 
+/* Returns the lease of the request's nth scope as its holder gets it. */
+Leasehold__V1__Lease *lh_acquire_lease(const struct acquire_call *acquire, const struct lh_acquire_result *result,
+                                       size_t n);
 size_t lh_acquire_scope_count(const struct lh_acquire *request);
 struct lh_acquire_scope lh_acquire_nth_scope(const struct lh_acquire *request, size_t i);
 /* Returns the first namespace in which the caller has no right to lease, or NULL. */

@@ -207,38 +207,18 @@ static bool permit_reap(struct lh_rpc_call *call, struct lh_arena *arena, struct
     return true;
 }
 
-void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_reap_on_request(struct lh_asked *asked, const void *request)
 {
-    struct lh_asked asked;
     struct lh_reap_arguments reap;
-    Leasehold__V1__ReapRequest *request =
-        lh_asked_begin(&asked, call, &leasehold__v1__reap_request__descriptor, data, size);
 
-    if (request != NULL && lh_asked_check(&asked, lh_validate_reap(&asked.v, request, &reap)) &&
-        permit_reap(call, asked.v.arena, &reap))
-        begin_reap(call, &reap);
-    lh_asked_end(&asked);
+    if (lh_asked_check(asked, lh_validate_reap(&asked->v, request, &reap)) &&
+        permit_reap(asked->call, asked->v.arena, &reap))
+        begin_reap(asked->call, &reap);
 }
 
 /* --- ForceRelease --- */
 
 #define FORCED_MAX 1000 /* in the reply */
-
-static void fail_force(const struct lh_store_call *store_call)
-{
-    char name[LH_SCOPE_NAME_BYTES];
-    struct lh_failure failure = {.status = LH_NOT_HELD, .ns = store_call->ns, .key = store_call->key};
-    char *words;
-
-    lh_scope_name(store_call->ns, store_call->key, name);
-    if (store_call->token != 0)
-        words = lh_format("lease %s is not held with token %lld", name, (long long)store_call->token);
-    else
-        words = lh_format("lease %s is not held", name);
-    failure.message = words;
-    lh_failure_send(store_call->call, &failure);
-    free(words);
-}
 
 /* The answer to several holders. */
 static void refuse_force(const struct lh_store_call *store_call)
@@ -278,10 +258,11 @@ static void on_forced(void *arg, enum lh_status status, const struct lh_error *e
                     LH_SCOPE_NAME(store_call->ns, store_call->key), (long long)answer->holders[i].token);
         if (!answer->is_held)
             lh_info("rest ended by an administrator scope=%s", LH_SCOPE_NAME(store_call->ns, store_call->key));
-        lh_route_wake(store_call->service, store_call->ns, store_call->key);
+        lh_coordinator_wake(lh_places_coordinator(store_call->service->places, store_call->ns), store_call->ns,
+                            store_call->key);
     }
     if (store_call->call != NULL && status == LH_NOT_HELD) {
-        fail_force(store_call);
+        lh_store_call_fail_not_held(store_call);
     } else if (store_call->call != NULL && status == LH_INVALID_ARGUMENT) {
         refuse_force(store_call);
     } else if (lh_store_call_is_answered(store_call, status, error)) {
@@ -290,29 +271,24 @@ static void on_forced(void *arg, enum lh_status status, const struct lh_error *e
     lh_store_call_destroy(store_call);
 }
 
-void lh_force_release_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_force_release_on_request(struct lh_asked *asked, const void *message)
 {
-    struct lh_asked asked;
-    Leasehold__V1__ForceReleaseRequest *request =
-        lh_asked_begin(&asked, call, &leasehold__v1__force_release_request__descriptor, data, size);
+    const Leasehold__V1__ForceReleaseRequest *request = message;
+    struct lh_store *store = asked->service->store;
+    struct lh_store_call *store_call = NULL;
     const char *ns, *key;
+    bool is_valid = lh_validate_scope(&asked->v, request->scope, "scope", &ns, &key);
 
-    if (request != NULL) {
-        struct lh_store *store = asked.service->store;
-        struct lh_store_call *store_call = NULL;
-        bool is_valid = lh_validate_scope(&asked.v, request->scope, "scope", &ns, &key);
-        is_valid &= lh_validate_force(&asked.v, request);
-        if (lh_asked_check(&asked, is_valid) && lh_permit(call, LH_RIGHT_ADMIN, ns))
-            store_call = lh_store_call_create(call, ns, key);
-        if (store_call != NULL) {
-            struct lh_requester requester = lh_call_requester(call);
-            store_call->token = request->token;
-            lh_store_call_check(store_call, store->ops->force_release(
-                                                store, store_call->ns, store_call->key, request->reason, request->token,
-                                                request->all != 0, &requester, on_forced, store_call));
-        }
+    is_valid &= lh_validate_force(&asked->v, request);
+    if (lh_asked_check(asked, is_valid) && lh_permit(asked->call, LH_RIGHT_ADMIN, ns))
+        store_call = lh_store_call_create(asked->call, ns, key);
+    if (store_call != NULL) {
+        struct lh_requester requester = lh_call_requester(asked->call);
+        store_call->token = request->token;
+        lh_store_call_check(store_call, store->ops->force_release(store, store_call->ns, store_call->key,
+                                                                  request->reason, request->token, request->all != 0,
+                                                                  &requester, on_forced, store_call));
     }
-    lh_asked_end(&asked);
 }
 
 /* --- GetStatus --- */
@@ -371,9 +347,10 @@ static void add_databases(Leasehold__V1__GetStatusResponse *response, const stru
             new_database(lh_places_at(service->places, response->n_databases), is_admin, arena);
 }
 
-void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_get_status_on_request(struct lh_asked *asked, const void *request)
 {
-    struct lh_service *service = lh_call_service(call);
+    struct lh_rpc_call *call = asked->call;
+    struct lh_service *service = asked->service;
     struct lh_store *store = service->store;
     struct lh_arena *arena = &service->scratch;
     char coordinator[LH_UUID_TEXT_BYTES];
@@ -382,8 +359,7 @@ void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t
     struct lh_readiness readiness;
     Leasehold__V1__GetStatusResponse response;
 
-    if (lh_call_unpack(call, &leasehold__v1__get_status_request__descriptor, data, size, arena) != NULL &&
-        lh_permit_token(call)) {
+    if (lh_permit_token(call)) {
         bool is_admin = lh_permit_is_admin(call);
         lh_places_stats(service->places, &stats);
         lh_uuid_format(&store->coordinator, coordinator);
@@ -411,5 +387,4 @@ void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t
         add_databases(&response, service, is_admin, arena);
         lh_call_reply(call, &response.base, arena);
     }
-    lh_arena_reset(arena);
 }

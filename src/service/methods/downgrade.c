@@ -128,7 +128,8 @@ static void begin(struct lh_rpc_call *call, const struct lh_holder_item *item, i
     downgrade->request =
         (struct lh_holder_request){.items = &downgrade->entry, .count = 1, .on_done = on_done, .arg = downgrade};
     lh_rpc_call_set_data(call, downgrade);
-    status = lh_route_downgrade(downgrade->service, &downgrade->request);
+    status = lh_coordinator_downgrade(lh_places_coordinator(downgrade->service->places, downgrade->entry.item.ns),
+                                      &downgrade->request);
     if (status == LH_OK)
         return;
     lh_rpc_call_set_data(call, NULL);
@@ -136,22 +137,16 @@ static void begin(struct lh_rpc_call *call, const struct lh_holder_item *item, i
     destroy(downgrade);
 }
 
-void lh_downgrade_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_downgrade_on_request(struct lh_asked *asked, const void *message)
 {
-    struct lh_asked asked;
+    const Leasehold__V1__DowngradeRequest *request = message;
     struct lh_holder_item item = {0};
     int32_t units = 0;
-    Leasehold__V1__DowngradeRequest *request;
+    bool is_valid = lh_validate_lease_ref(&asked->v, request->lease, "lease", &item.ns, &item.key, &item.lease_key);
 
-    lh_tracing_begin(call);
-    request = lh_asked_begin(&asked, call, &leasehold__v1__downgrade_request__descriptor, data, size);
-    if (request != NULL) {
-        bool is_valid = lh_validate_lease_ref(&asked.v, request->lease, "lease", &item.ns, &item.key, &item.lease_key);
-        is_valid &= lh_validate_units(&asked.v, request->units, "units", &units);
-        if (lh_asked_check(&asked, is_valid) && lh_permit(call, LH_RIGHT_LEASE, item.ns))
-            begin(call, &item, units);
-    }
-    lh_asked_end(&asked);
+    is_valid &= lh_validate_units(&asked->v, request->units, "units", &units);
+    if (lh_asked_check(asked, is_valid) && lh_permit(asked->call, LH_RIGHT_LEASE, item.ns))
+        begin(asked->call, &item, units);
 }
 
 void lh_downgrade_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)

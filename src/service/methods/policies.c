@@ -159,24 +159,19 @@ static void on_set(void *arg, enum lh_status status, const struct lh_error *erro
     lh_store_call_destroy(store_call);
 }
 
-void lh_set_policy_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_set_policy_on_request(struct lh_asked *asked, const void *request)
 {
-    struct lh_asked asked;
     struct lh_policy_change change;
-    Leasehold__V1__SetPolicyRequest *request =
-        lh_asked_begin(&asked, call, &leasehold__v1__set_policy_request__descriptor, data, size);
 
-    if (request != NULL &&
-        lh_asked_check(&asked, lh_policy_from_request(&asked.v, request, &change) &&
-                                   lh_validate_place(&asked.v, change.ns, false, "policy.namespace.segments")) &&
-        lh_permit(call, LH_RIGHT_ADMIN, change.ns)) {
-        struct lh_requester requester = lh_call_requester(call);
-        struct lh_store *store = asked.service->store;
-        struct lh_store_call *store_call = lh_store_call_create(call, NULL, NULL);
-        if (store_call != NULL)
-            lh_store_call_check(store_call, store->ops->set_policy(store, &change, &requester, on_set, store_call));
+    if (lh_asked_check(asked, lh_policy_from_request(&asked->v, request, &change) &&
+                                  lh_validate_place(&asked->v, change.ns, false, "policy.namespace.segments")) &&
+        lh_permit(asked->call, LH_RIGHT_ADMIN, change.ns)) {
+        struct lh_requester by = lh_call_requester(asked->call);
+        lh_store_call_administer(
+            lh_store_call_create(asked->call, NULL, NULL),
+            &(struct lh_admin_request){.verb = LH_ADMIN_SET_POLICY, .by = &by, .ns = change.ns, .change = &change},
+            on_set);
     }
-    lh_asked_end(&asked);
 }
 
 /* --- GetPolicy --- */
@@ -194,26 +189,18 @@ static void on_get(void *arg, enum lh_status status, const struct lh_error *erro
     lh_store_call_destroy(store_call);
 }
 
-void lh_get_policy_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_get_policy_on_request(struct lh_asked *asked, const void *message)
 {
-    struct lh_asked asked;
+    const Leasehold__V1__GetPolicyRequest *request = message;
+    const Leasehold__V1__Namespace *of = request->namespace_;
     const char *ns = "";
-    Leasehold__V1__GetPolicyRequest *request =
-        lh_asked_begin(&asked, call, &leasehold__v1__get_policy_request__descriptor, data, size);
 
-    if (request != NULL &&
-        lh_asked_check(&asked,
-                       request->namespace_ == NULL ||
-                           (lh_validate_namespace(&asked.v, request->namespace_->segments,
-                                                  request->namespace_->n_segments, true, "namespace.segments", &ns) &&
-                            lh_validate_place(&asked.v, ns, false, "namespace.segments"))) &&
-        lh_permit(call, LH_RIGHT_READ, ns)) {
-        struct lh_store *store = asked.service->store;
-        struct lh_store_call *store_call = lh_store_call_create(call, ns, NULL);
-        if (store_call != NULL)
-            lh_store_call_check(store_call, store->ops->get_policy(store, store_call->ns, on_get, store_call));
-    }
-    lh_asked_end(&asked);
+    if (lh_asked_check(asked, of == NULL || (lh_validate_namespace(&asked->v, of->segments, of->n_segments, true,
+                                                                   "namespace.segments", &ns) &&
+                                             lh_validate_place(&asked->v, ns, false, "namespace.segments"))) &&
+        lh_permit(asked->call, LH_RIGHT_READ, ns))
+        lh_store_call_administer(lh_store_call_create(asked->call, ns, NULL),
+                                 &(struct lh_admin_request){.verb = LH_ADMIN_GET_POLICY, .ns = ns}, on_get);
 }
 
 /* --- ListPolicies: pages of what the caller may read; what it may not read is passed over --- */
@@ -327,26 +314,20 @@ static void begin_list(struct lh_rpc_call *call, struct lh_access_caller *who, i
     ask(list, after);
 }
 
-void lh_list_policies_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_list_policies_on_request(struct lh_asked *asked, const void *message)
 {
-    struct lh_asked asked;
+    const Leasehold__V1__ListPoliciesRequest *request = message;
     const char *after = NULL, *ignored;
     struct lh_access_caller who;
     int32_t page_size;
-    bool is_valid;
-    Leasehold__V1__ListPoliciesRequest *request =
-        lh_asked_begin(&asked, call, &leasehold__v1__list_policies_request__descriptor, data, size);
+    bool is_valid = lh_validate_page_size(&asked->v, request->page_size, "page_size", &page_size);
 
-    if (request != NULL) {
-        is_valid = lh_validate_page_size(&asked.v, request->page_size, "page_size", &page_size);
-        if (request->page_token[0] != '\0' &&
-            !lh_page_token_parse(request->page_token, LH_PAGE_POLICIES, 0, asked.v.arena, &after, &ignored))
-            is_valid =
-                lh_violations_add(&asked.violations, "page_token", "must be the next_page_token of the page before");
-        if (lh_asked_check(&asked, is_valid) && lh_permit_enter(call, &who)) {
-            begin_list(call, &who, page_size, after);
-            lh_access_leave(&who);
-        }
+    if (request->page_token[0] != '\0' &&
+        !lh_page_token_parse(request->page_token, LH_PAGE_POLICIES, 0, asked->v.arena, &after, &ignored))
+        is_valid =
+            lh_violations_add(&asked->violations, "page_token", "must be the next_page_token of the page before");
+    if (lh_asked_check(asked, is_valid) && lh_permit_enter(asked->call, &who)) {
+        begin_list(asked->call, &who, page_size, after);
+        lh_access_leave(&who);
     }
-    lh_asked_end(&asked);
 }

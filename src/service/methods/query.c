@@ -31,16 +31,6 @@ static Leasehold__V1__LastHold *new_last_hold(const struct lh_last_hold *last, s
     return message;
 }
 
-static void fail_not_held(const struct lh_store_call *store_call)
-{
-    char name[LH_SCOPE_NAME_BYTES];
-    char *words = lh_format("lease %s is not held", lh_scope_name(store_call->ns, store_call->key, name));
-    struct lh_failure failure = {.status = LH_NOT_HELD, .message = words, .ns = store_call->ns, .key = store_call->key};
-
-    lh_failure_send(store_call->call, &failure);
-    free(words);
-}
-
 /* `holders`: of a scope that several hold; else NULL. */
 static void reply_scope(struct lh_store_call *store_call, const struct lh_scope_answer *answer,
                         const struct lh_list_answer *holders)
@@ -96,7 +86,7 @@ static void on_holders(void *arg, enum lh_status status, const struct lh_error *
         if (scope->is_held || scope->waiters > 0)
             reply_scope(store_call, scope, holders);
         else
-            fail_not_held(store_call);
+            lh_store_call_fail_not_held(store_call);
     }
     lh_store_call_destroy(store_call);
     free(several);
@@ -122,7 +112,7 @@ static void on_scope(void *arg, enum lh_status status, const struct lh_error *er
     struct lh_store_call *store_call = arg;
 
     if (store_call->call != NULL && status == LH_NOT_HELD)
-        fail_not_held(store_call);
+        lh_store_call_fail_not_held(store_call);
     else if (lh_store_call_is_answered(store_call, status, error)) {
         if (answer->is_held && answer->lease.units > 0) {
             ask_for_holders(store_call, answer);
@@ -131,27 +121,24 @@ static void on_scope(void *arg, enum lh_status status, const struct lh_error *er
         if (answer->is_held || answer->has_last || answer->waiters > 0 || answer->rests_in_us > 0)
             reply_scope(store_call, answer, NULL);
         else
-            fail_not_held(store_call);
+            lh_store_call_fail_not_held(store_call);
     }
     lh_store_call_destroy(store_call);
 }
 
-void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_get_lease_on_request(struct lh_asked *asked, const void *message)
 {
-    struct lh_asked asked;
-    Leasehold__V1__GetLeaseRequest *request =
-        lh_asked_begin(&asked, call, &leasehold__v1__get_lease_request__descriptor, data, size);
+    const Leasehold__V1__GetLeaseRequest *request = message;
     const char *ns, *key;
 
-    if (request != NULL && lh_asked_check(&asked, lh_validate_scope(&asked.v, request->scope, "scope", &ns, &key)) &&
-        lh_permit(call, LH_RIGHT_READ, ns)) {
-        struct lh_store *store = asked.service->store;
-        struct lh_store_call *store_call = lh_store_call_create(call, ns, key);
+    if (lh_asked_check(asked, lh_validate_scope(&asked->v, request->scope, "scope", &ns, &key)) &&
+        lh_permit(asked->call, LH_RIGHT_READ, ns)) {
+        struct lh_store *store = asked->service->store;
+        struct lh_store_call *store_call = lh_store_call_create(asked->call, ns, key);
         if (store_call != NULL)
             lh_store_call_check(store_call,
                                 store->ops->get(store, store_call->ns, store_call->key, on_scope, store_call));
     }
-    lh_asked_end(&asked);
 }
 
 /* --- ListLeases --- */
@@ -356,19 +343,14 @@ static void begin_list(struct lh_rpc_call *call, struct lh_access_caller *who, c
         finish(list, NULL, NULL, false);
 }
 
-void lh_list_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_list_leases_on_request(struct lh_asked *asked, const void *request)
 {
-    struct lh_asked asked;
     struct lh_list_request list = {0};
     struct lh_access_caller who;
     uint64_t filter;
-    Leasehold__V1__ListLeasesRequest *request =
-        lh_asked_begin(&asked, call, &leasehold__v1__list_leases_request__descriptor, data, size);
 
-    if (request != NULL && lh_asked_check(&asked, read_list(&asked.v, request, &list, &filter)) &&
-        lh_permit_enter(call, &who)) {
-        begin_list(call, &who, &list, filter);
+    if (lh_asked_check(asked, read_list(&asked->v, request, &list, &filter)) && lh_permit_enter(asked->call, &who)) {
+        begin_list(asked->call, &who, &list, filter);
         lh_access_leave(&who);
     }
-    lh_asked_end(&asked);
 }

@@ -1,32 +1,7 @@
-#include "service/methods/view.h"
-
+/* ConsoleService: views for people. A method names the view of the store, the message for its rows, and the right that it needs. */
 #include "leasehold/v1/console.pb-c.h"
 #include "service/edge/call.h"
 #include "service/words_internal.h"
-
-#define LOOK(name, of_view, response_name, look_of, needed)                                                            \
-    const struct lh_look name = {.view = of_view,                                                                      \
-                                 .request = &leasehold__v1__list_request__descriptor,                                  \
-                                 .response = &leasehold__v1__##response_name##_response__descriptor,                   \
-                                 .of = look_of,                                                                        \
-                                 .right = needed}
-LOOK(lh_look_namespaces, LH_VIEW_NAMESPACES, list_namespaces, LH_LOOK_OF_NAMESPACES, LH_RIGHT_READ);
-LOOK(lh_look_queue, LH_VIEW_QUEUE, list_queue, LH_LOOK_OF_NAMESPACES, LH_RIGHT_READ);
-LOOK(lh_look_waits, LH_VIEW_WAITS, list_waits, LH_LOOK_OF_NAMESPACES, LH_RIGHT_READ);
-LOOK(lh_look_history, LH_VIEW_HISTORY, list_history, LH_LOOK_OF_NAMESPACES, LH_RIGHT_READ);
-LOOK(lh_look_failures, LH_VIEW_FAILURES, list_failures, LH_LOOK_OF_NAMESPACES, LH_RIGHT_READ);
-LOOK(lh_look_audit, LH_VIEW_AUDIT, list_audit, LH_LOOK_OF_NAMESPACES, LH_RIGHT_ADMIN);
-LOOK(lh_look_daemons, LH_VIEW_DAEMONS, list_daemons, LH_LOOK_OF_DATABASE, LH_RIGHT_READ);
-const struct lh_look lh_look_database = {.view = LH_VIEW_DATABASE,
-                                         .request = &leasehold__v1__get_database_request__descriptor,
-                                         .response = &leasehold__v1__get_database_response__descriptor,
-                                         .of = LH_LOOK_OF_DATABASE,
-                                         .right = LH_RIGHT_READ};
-const struct lh_look lh_look_explain = {.view = LH_VIEW_EXPLAIN,
-                                        .request = &leasehold__v1__explain_request__descriptor,
-                                        .response = &leasehold__v1__explain_response__descriptor,
-                                        .of = LH_LOOK_OF_SCOPE,
-                                        .right = LH_RIGHT_READ};
 
 /* --- answers --- */
 
@@ -42,22 +17,22 @@ static void add_survey(struct lh_service *service, Leasehold__V1__GetDatabaseRes
         response->oldest_transaction = lh_message_duration(stats.oldest_us, &service->scratch);
 }
 
-static void reply_one(struct lh_store_call *store_call, const struct lh_look *look, const struct lh_rows *rows)
+static void reply_one(struct lh_store_call *store_call, const struct lh_method *method, const struct lh_rows *rows)
 {
     struct lh_arena *arena = &store_call->service->scratch;
-    ProtobufCMessage *response = lh_rows_message(look->response, rows, arena);
+    ProtobufCMessage *response = lh_rows_message(method->response, rows, arena);
 
-    if (look->view == LH_VIEW_DATABASE)
+    if (method->view == LH_VIEW_DATABASE)
         add_survey(store_call->service, (Leasehold__V1__GetDatabaseResponse *)(void *)response);
     lh_call_reply(store_call->call, response, arena);
 }
 
 /* A page ends early where the reply would grow too large, and where the store has looked far enough. Rows that no next page
    brings make it partial. */
-static void reply_page(struct lh_store_call *store_call, const struct lh_look *look, const struct lh_rows *rows)
+static void reply_page(struct lh_store_call *store_call, const struct lh_method *method, const struct lh_rows *rows)
 {
     struct lh_arena *arena = &store_call->service->scratch;
-    ProtobufCMessage *response = lh_message_new(look->response, arena);
+    ProtobufCMessage *response = lh_message_new(method->response, arena);
     ProtobufCMessage **elements = lh_arena_alloc(arena, (rows->row_count + 1) * sizeof(*elements));
     size_t bytes = 0, count = 0, row_count = rows->row_count;
     /* The store has looked far enough: it says so in a last row whose first column is null. */
@@ -65,7 +40,7 @@ static void reply_page(struct lh_store_call *store_call, const struct lh_look *l
 
     row_count -= is_stopped;
     for (; count < row_count && bytes < LH_REPLY_MAX_BYTES; count++) {
-        elements[count] = lh_row_message(look->response->fields[0].descriptor, rows, count, arena);
+        elements[count] = lh_row_message(method->response->fields[0].descriptor, rows, count, arena);
         bytes += protobuf_c_message_get_packed_size(elements[count]);
     }
     lh_message_set_list(response, elements, count);
@@ -74,7 +49,7 @@ static void reply_page(struct lh_store_call *store_call, const struct lh_look *l
         protobuf_c_boolean *partial = lh_message_field(response, "partial");
         if (after != NULL)
             *(char **)lh_message_field(response, "next_page_token") =
-                lh_page_token_make(LH_PAGE_VIEW + look->view, store_call->filter, "", after, arena);
+                lh_page_token_make(LH_PAGE_VIEW + method->view, store_call->filter, "", after, arena);
         else if (partial != NULL)
             *partial = true;
     }
@@ -86,11 +61,11 @@ static void on_view(void *arg, enum lh_status status, const struct lh_error *err
     struct lh_store_call *store_call = arg;
 
     if (lh_store_call_is_answered(store_call, status, error)) {
-        const struct lh_look *look = lh_rpc_call_method(store_call->call)->arg;
-        if (look->response->fields[0].label == PROTOBUF_C_LABEL_REPEATED)
-            reply_page(store_call, look, rows);
+        const struct lh_method *method = lh_method_of(store_call->call);
+        if (method->response->fields[0].label == PROTOBUF_C_LABEL_REPEATED)
+            reply_page(store_call, method, rows);
         else
-            reply_one(store_call, look, rows);
+            reply_one(store_call, method, rows);
         lh_arena_reset(&store_call->service->scratch);
     }
     lh_store_call_destroy(store_call);
@@ -101,7 +76,7 @@ static void on_view(void *arg, enum lh_status status, const struct lh_error *err
 /* What a method was asked for. */
 struct wanted {
     struct lh_rpc_call *call;
-    const struct lh_look *look;
+    const struct lh_method *method;
     const char *ns; /* "": all */
     bool include_children;
     const char *key;
@@ -115,12 +90,12 @@ static void ask(const struct wanted *wanted, const struct lh_access_caller *who)
     struct lh_service *service = lh_call_service(wanted->call);
     struct lh_store *store = service->store;
     /* A graph leads out of the namespace; the store is told where to begin. */
-    bool is_graph = wanted->look->view == LH_VIEW_WAITS && wanted->key[0] != '\0';
+    bool is_graph = wanted->method->view == LH_VIEW_WAITS && wanted->key[0] != '\0';
     const char *ns = is_graph ? "" : wanted->ns;
     bool include_children = is_graph || wanted->include_children;
-    size_t count = include_children ? lh_access_tops(who, wanted->look->right, ns, NULL) : 1;
+    size_t count = include_children ? lh_access_tops(who, wanted->method->right, ns, NULL) : 1;
     const char **names = lh_arena_alloc(&service->scratch, (count + 1) * sizeof(*names));
-    struct lh_view_request request = {.view = wanted->look->view,
+    struct lh_view_request request = {.view = wanted->method->view,
                                       .namespaces = names,
                                       .namespace_count = count,
                                       .include_children = include_children,
@@ -132,8 +107,8 @@ static void ask(const struct wanted *wanted, const struct lh_access_caller *who)
 
     names[0] = ns;
     if (include_children)
-        lh_access_tops(who, wanted->look->right, ns, names);
-    if (wanted->look->view == LH_VIEW_DAEMONS) {
+        lh_access_tops(who, wanted->method->right, ns, names);
+    if (wanted->method->view == LH_VIEW_DAEMONS) {
         lh_uuid_format(&store->coordinator, id);
         request.key = id;
     }
@@ -147,12 +122,12 @@ static void ask(const struct wanted *wanted, const struct lh_access_caller *who)
 
 static void permit_and_ask(struct wanted *wanted)
 {
-    bool is_of_database = wanted->look->of == LH_LOOK_OF_DATABASE;
+    bool is_of_database = wanted->method->of == LH_LOOK_OF_DATABASE;
     struct lh_access_caller who;
 
     if (!lh_permit_enter(wanted->call, &who))
         return;
-    if (lh_permit_any(wanted->call, &who, wanted->look->right, is_of_database ? "" : wanted->ns,
+    if (lh_permit_any(wanted->call, &who, wanted->method->right, is_of_database ? "" : wanted->ns,
                       is_of_database || wanted->include_children))
         ask(wanted, &who);
     lh_access_leave(&who);
@@ -165,7 +140,7 @@ static bool check_page(struct lh_validator *v, const Leasehold__V1__ListRequest 
 
     wanted->filter = lh_page_filter(lh_page_filter(0, wanted->ns), wanted->key);
     wanted->filter = lh_page_filter(wanted->filter, wanted->include_children ? "children" : "");
-    if (request->page_token[0] == '\0' || lh_page_token_parse(request->page_token, LH_PAGE_VIEW + wanted->look->view,
+    if (request->page_token[0] == '\0' || lh_page_token_parse(request->page_token, LH_PAGE_VIEW + wanted->method->view,
                                                               wanted->filter, v->arena, &ignored, &wanted->after))
         return is_valid;
     return lh_violations_add(v->violations, "page_token",
@@ -174,7 +149,7 @@ static bool check_page(struct lh_validator *v, const Leasehold__V1__ListRequest 
 
 static bool check_list(struct lh_validator *v, const Leasehold__V1__ListRequest *request, struct wanted *wanted)
 {
-    bool is_scope = wanted->look->of == LH_LOOK_OF_SCOPE;
+    bool is_scope = wanted->method->of == LH_LOOK_OF_SCOPE;
     Leasehold__V1__Scope scope = LEASEHOLD__V1__SCOPE__INIT;
 
     scope.n_namespace_ = request->n_namespace_;
@@ -192,34 +167,28 @@ static bool check_list(struct lh_validator *v, const Leasehold__V1__ListRequest 
     return check_page(v, request, wanted);
 }
 
-void lh_look_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_look_on_request(struct lh_asked *asked, const void *request)
 {
-    struct lh_asked asked;
-    struct wanted wanted = {.call = call,
-                            .look = lh_rpc_call_method(call)->arg,
+    struct wanted wanted = {.call = asked->call,
+                            .method = lh_method_of(asked->call),
                             .ns = "",
                             .include_children = true,
                             .key = "",
                             .page_size = 1,
                             .after = ""};
-    const void *request = lh_asked_begin(&asked, call, wanted.look->request, data, size);
 
-    if (request != NULL && lh_asked_check(&asked, wanted.look->request != &leasehold__v1__list_request__descriptor ||
-                                                      check_list(&asked.v, request, &wanted)))
+    if (lh_asked_check(asked, wanted.method->request != &leasehold__v1__list_request__descriptor ||
+                                  check_list(&asked->v, request, &wanted)))
         permit_and_ask(&wanted);
-    lh_asked_end(&asked);
 }
 
-void lh_explain_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_explain_on_request(struct lh_asked *asked, const void *message)
 {
-    struct lh_asked asked;
-    struct wanted wanted = {.call = call, .look = &lh_look_explain, .page_size = 1, .after = ""};
-    const Leasehold__V1__ExplainRequest *request = lh_asked_begin(&asked, call, wanted.look->request, data, size);
+    const Leasehold__V1__ExplainRequest *request = message;
+    struct wanted wanted = {.call = asked->call, .method = lh_method_of(asked->call), .page_size = 1, .after = ""};
 
-    if (request != NULL &&
-        lh_asked_check(&asked, lh_validate_scope(&asked.v, request->scope, "scope", &wanted.ns, &wanted.key)))
+    if (lh_asked_check(asked, lh_validate_scope(&asked->v, request->scope, "scope", &wanted.ns, &wanted.key)))
         permit_and_ask(&wanted);
-    lh_asked_end(&asked);
 }
 
 /* --- what the daemon knows by itself --- */
@@ -240,7 +209,7 @@ static Leasehold__V1__RightInNamespaces *new_right(const struct lh_access_caller
     return message;
 }
 
-void lh_get_session_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_get_session_on_request(struct lh_asked *asked, const void *request)
 {
     static const struct {
         enum lh_right right;
@@ -251,23 +220,21 @@ void lh_get_session_on_message(struct lh_rpc_call *call, const void *data, size_
         {LH_RIGHT_GUARD, LEASEHOLD__V1__RIGHT__RIGHT_GUARD},
         {LH_RIGHT_ADMIN, LEASEHOLD__V1__RIGHT__RIGHT_ADMIN},
     };
-    struct lh_service *service = lh_call_service(call);
+    struct lh_service *service = asked->service;
     Leasehold__V1__GetSessionResponse response = LEASEHOLD__V1__GET_SESSION_RESPONSE__INIT;
     Leasehold__V1__RightInNamespaces *found[sizeof(rights) / sizeof(rights[0])];
     struct lh_access_caller who;
 
-    if (lh_call_unpack(call, &leasehold__v1__get_session_request__descriptor, data, size, &service->scratch) != NULL &&
-        lh_permit_enter(call, &who)) {
+    if (lh_permit_enter(asked->call, &who)) {
         response.principal = (char *)(uintptr_t)lh_access_name(&who);
         response.authorization = lh_access_is_on(service->access);
         response.rights = found;
         for (; response.n_rights < sizeof(rights) / sizeof(rights[0]); response.n_rights++)
             found[response.n_rights] =
                 new_right(&who, rights[response.n_rights].right, rights[response.n_rights].name, &service->scratch);
-        lh_call_reply(call, &response.base, &service->scratch);
+        lh_call_reply(asked->call, &response.base, &service->scratch);
         lh_access_leave(&who);
     }
-    lh_arena_reset(&service->scratch);
 }
 
 static void reply_samples(struct lh_rpc_call *call)
@@ -302,16 +269,13 @@ static void reply_samples(struct lh_rpc_call *call)
     lh_call_reply(call, &response.base, arena);
 }
 
-void lh_get_samples_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_get_samples_on_request(struct lh_asked *asked, const void *request)
 {
-    struct lh_service *service = lh_call_service(call);
     struct lh_access_caller who;
 
-    if (lh_call_unpack(call, &leasehold__v1__get_samples_request__descriptor, data, size, &service->scratch) != NULL &&
-        lh_permit_enter(call, &who)) {
-        if (lh_permit_any(call, &who, LH_RIGHT_READ, "", true))
-            reply_samples(call);
+    if (lh_permit_enter(asked->call, &who)) {
+        if (lh_permit_any(asked->call, &who, LH_RIGHT_READ, "", true))
+            reply_samples(asked->call);
         lh_access_leave(&who);
     }
-    lh_arena_reset(&service->scratch);
 }

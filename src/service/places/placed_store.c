@@ -154,36 +154,11 @@ static enum lh_status list(struct lh_store *store, const struct lh_list_request 
 
 /* --- policies, rules and tokens --- */
 
-static enum lh_status set_policy(struct lh_store *store, const struct lh_policy_change *change,
-                                 const struct lh_requester *requester, lh_rows_cb *on_done, void *arg)
+static enum lh_status administer(struct lh_store *store, const struct lh_admin_request *request, lh_rows_cb *on_done,
+                                 void *arg)
 {
-    struct lh_store *of = find(store, change->ns);
-    return of == NULL ? LH_INVALID_ARGUMENT : of->ops->set_policy(of, change, requester, on_done, arg);
-}
-
-static enum lh_status get_policy(struct lh_store *store, const char *ns, lh_rows_cb *on_done, void *arg)
-{
-    struct lh_store *of = find(store, ns);
-    return of == NULL ? LH_INVALID_ARGUMENT : of->ops->get_policy(of, ns, on_done, arg);
-}
-
-static enum lh_status change_access(struct lh_store *store, const struct lh_requester *by,
-                                    const struct lh_access_change *change, lh_rows_cb *on_done, void *arg)
-{
-    struct lh_store *of = find(store, change->rule.ns);
-    return of == NULL ? LH_INVALID_ARGUMENT : of->ops->change_access(of, by, change, on_done, arg);
-}
-
-static enum lh_status create_token(struct lh_store *store, const struct lh_requester *by, const char *name,
-                                   int64_t expires_us, lh_rows_cb *on_done, void *arg)
-{
-    return home(store)->ops->create_token(home(store), by, name, expires_us, on_done, arg);
-}
-
-static enum lh_status revoke_token(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
-                                   lh_rows_cb *on_done, void *arg)
-{
-    return home(store)->ops->revoke_token(home(store), by, name_or_id, on_done, arg);
+    struct lh_store *of = request->ns == NULL ? home(store) : find(store, request->ns);
+    return of == NULL ? LH_INVALID_ARGUMENT : of->ops->administer(of, request, on_done, arg);
 }
 
 static enum lh_status list_rows(struct lh_store *store, const struct lh_list_page *page, lh_rows_cb *on_done, void *arg)
@@ -240,11 +215,7 @@ static const struct lh_store_ops ops = {
     .holders = holders,
     .list = list,
     .force_release = force_release,
-    .set_policy = set_policy,
-    .get_policy = get_policy,
-    .change_access = change_access,
-    .create_token = create_token,
-    .revoke_token = revoke_token,
+    .administer = administer,
     .list_rows = list_rows,
     .token_used = token_used,
     .audit = audit,

@@ -121,6 +121,11 @@ struct lh_place *lh_places_find(const struct lh_places *places, const char *ns)
     return place != NULL ? place : places->standard;
 }
 
+struct lh_coordinator *lh_places_coordinator(const struct lh_places *places, const char *ns)
+{
+    return lh_places_find(places, ns)->coordinator;
+}
+
 static bool is_at_or_below(const char *ns, const char *top)
 {
     size_t size = strlen(top);

@@ -9,31 +9,6 @@
 /* A database that has not answered so long after the first of them keeps the answer of the others no longer. */
 #define OTHERS_WAIT_US (1 * LH_US_PER_S)
 
-static struct lh_coordinator *find(const struct lh_service *service, const char *ns)
-{
-    return lh_places_find(service->places, ns)->coordinator;
-}
-
-enum lh_status lh_route_acquire(const struct lh_service *service, struct lh_acquire *acquire)
-{
-    return lh_coordinator_acquire(find(service, acquire->ns), acquire);
-}
-
-void lh_route_cancel(const struct lh_service *service, struct lh_acquire *acquire)
-{
-    lh_coordinator_cancel(find(service, acquire->ns), acquire);
-}
-
-enum lh_status lh_route_downgrade(const struct lh_service *service, struct lh_holder_request *request)
-{
-    return lh_coordinator_downgrade(find(service, request->items->item.ns), request);
-}
-
-void lh_route_wake(const struct lh_service *service, const char *ns, const char *key)
-{
-    lh_coordinator_wake(find(service, ns), ns, key);
-}
-
 /* --- heartbeats and releases --- */
 
 typedef enum lh_status send_cb(struct lh_coordinator *coordinator, struct lh_holder_request *request);

@@ -33,22 +33,17 @@ static void on_progress(struct lh_acquire *request, const struct lh_contention *
 
 static void tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
-    struct lh_arena *arena = &acquire->service->scratch;
-    struct lh_held_lease lease = *result->lease;
     Leasehold__V1__AcquireEvent event;
 
-    lease.ns = acquire->acquire.ns;
-    lease.key = acquire->acquire.key;
-    lease.lease_key = acquire->acquire.lease_key;
     leasehold__v1__acquire_event__init(&event);
     event.event_case = LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_GRANTED;
-    event.granted = lh_message_lease(&lease, LH_LEASE_WITH_KEY, arena);
-    event.waited = lh_message_duration(result->waited_us, arena);
+    event.granted = lh_acquire_lease(acquire, result, 0);
+    event.waited = lh_message_duration(result->waited_us, &acquire->service->scratch);
     send_event(acquire, &event);
     lh_rpc_call_finish(acquire->call, LH_GRPC_OK, NULL, NULL, 0);
 }
 
-void lh_acquire_stream_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_acquire_stream_on_request(struct lh_asked *asked, const void *request)
 {
-    lh_acquire_begin(call, data, size, on_progress, tell_granted);
+    lh_acquire_begin(asked, request, on_progress, tell_granted);
 }

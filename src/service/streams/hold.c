@@ -17,6 +17,11 @@
 #include "base/clock.h"
 #include "service/words_internal.h"
 
+static struct lh_coordinator *coordinator_of(const struct hold *hold)
+{
+    return lh_places_coordinator(hold->service->places, hold->acquire.ns);
+}
+
 /* Give back what its client will not: nobody is told. */
 static void give_back(struct hold *hold, const char *why)
 {
@@ -33,7 +38,7 @@ static void refuse(struct hold *hold, const struct lh_violations *violations)
     lh_hold_set_state(hold, HOLD_OVER);
     lh_call_refuse(hold->call, violations);
     if (before == HOLD_WAITING)
-        lh_route_cancel(hold->service, &hold->acquire);
+        lh_coordinator_cancel(coordinator_of(hold), &hold->acquire);
     else if (before == HOLD_HELD)
         give_back(hold, "its holder sent a message that was refused");
 }
@@ -126,7 +131,7 @@ static void begin(struct hold *hold, const struct lh_acquire *acquire)
         lh_hold_set_state(hold, HOLD_OVER);
         return;
     }
-    status = lh_route_acquire(hold->service, &hold->acquire);
+    status = lh_coordinator_acquire(coordinator_of(hold), &hold->acquire);
     if (status != LH_OK) {
         lh_hold_set_state(hold, HOLD_OVER);
         lh_acquire_refuse(hold->call, &hold->acquire, status);
@@ -201,7 +206,7 @@ static void release(struct hold *hold, bool is_failure, const char *value)
         lh_hold_set_state(hold, HOLD_OVER);
         lh_hold_tell_released(hold, LH_OUTCOME_LOST, LH_END_UNKNOWN, "it was not granted yet; the wait is over");
         lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
-        lh_route_cancel(hold->service, &hold->acquire);
+        lh_coordinator_cancel(coordinator_of(hold), &hold->acquire);
     }
 }
 
@@ -278,7 +283,7 @@ static void end(struct hold *hold, const char *why)
     lh_hold_set_state(hold, HOLD_OVER);
     lh_failure_send(hold->call, &failure);
     if (is_waiting)
-        lh_route_cancel(hold->service, &hold->acquire);
+        lh_coordinator_cancel(coordinator_of(hold), &hold->acquire);
 }
 
 void lh_hold_on_half_close(struct lh_rpc_call *call)
@@ -378,7 +383,7 @@ void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     lh_list_remove(&hold->link);
     lh_hold_set_state(hold, HOLD_OVER);
     if (before == HOLD_WAITING)
-        lh_route_cancel(hold->service, &hold->acquire);
+        lh_coordinator_cancel(coordinator_of(hold), &hold->acquire);
     else if (before == HOLD_HELD && !may_live_on)
         give_back(hold, last_words(reason));
     else if (before == HOLD_RELEASING && hold->release.arg == NULL)
@@ -431,7 +436,7 @@ bool lh_hold_check_rights(struct lh_service *service, int max)
         lh_hold_set_state(hold, HOLD_OVER);
         lh_permit_refuse(hold->call, &hold->who, LH_RIGHT_LEASE, hold->acquire.ns);
         if (is_waiting)
-            lh_route_cancel(service, &hold->acquire);
+            lh_coordinator_cancel(coordinator_of(hold), &hold->acquire);
     }
     return false;
 }

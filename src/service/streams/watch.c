@@ -471,23 +471,19 @@ static void begin(struct lh_rpc_call *call, struct lh_access_caller *who,
     lh_rpc_call_set_data(call, stream);
 }
 
-void lh_watch_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void lh_watch_leases_on_request(struct lh_asked *asked, const void *request)
 {
-    struct lh_asked asked;
-    Leasehold__V1__WatchLeasesRequest *request =
-        lh_asked_begin(&asked, call, &leasehold__v1__watch_leases_request__descriptor, data, size);
     struct lh_access_caller who;
     const char *ns;
 
-    if (request == NULL || !lh_asked_check(&asked, lh_validate_watch(&asked.v, request, &ns))) {
+    if (!lh_asked_check(asked, lh_validate_watch(&asked->v, request, &ns))) {
         /* answered */
-    } else if (asked.service->is_draining) {
-        lh_call_fail(call, LH_SHUTTING_DOWN, NULL, NULL, NULL);
-    } else if (lh_permit_enter(call, &who)) {
-        begin(call, &who, request, ns);
+    } else if (asked->service->is_draining) {
+        lh_call_fail(asked->call, LH_SHUTTING_DOWN, NULL, NULL, NULL);
+    } else if (lh_permit_enter(asked->call, &who)) {
+        begin(asked->call, &who, request, ns);
         lh_access_leave(&who);
     }
-    lh_asked_end(&asked);
 }
 
 void lh_watch_leases_on_writable(struct lh_rpc_call *call)
