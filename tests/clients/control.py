@@ -27,7 +27,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -37,6 +36,7 @@ sys.path.insert(0, str(HERE.parent / "lib"))
 import harness  # noqa: E402
 from commit_proxy import CommitProxy  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
+import rundir  # noqa: E402
 from secure import SecureDaemon  # noqa: E402
 from standby import Standby, free_port  # noqa: E402
 
@@ -45,7 +45,7 @@ class Pooler:
     """PgBouncer in transaction mode."""
 
     def __init__(self, cluster, server_port, database):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pool-"))
+        self.dir = pathlib.Path(rundir.mkdtemp("lh-pool-"))
         self.dir.chmod(0o755)
         port = free_port()
         config = self.dir / "pgbouncer.ini"

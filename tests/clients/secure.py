@@ -5,15 +5,15 @@ anywhere, and the token revoked is not valid any more.
 """
 import pathlib
 import shutil
-import tempfile
 
 import certificates
 import harness
+import rundir
 
 
 class SecureDaemon:
     def __init__(self, cluster, database):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-secure-"))
+        self.dir = pathlib.Path(rundir.mkdtemp("lh-secure-"))
         authority, other = certificates.Authority(self.dir), certificates.Authority(self.dir, "other")
         server, worker = authority.issue("server", certificates.SERVER_NAMES), authority.issue("worker", "DNS:worker")
 

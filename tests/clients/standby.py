@@ -3,9 +3,9 @@ import os
 import pathlib
 import shutil
 import socket
-import tempfile
 
 import harness
+import rundir
 
 
 def free_port():
@@ -18,7 +18,7 @@ class Standby:
     def __init__(self, cluster, port):
         """`port`: the primary's."""
         self.cluster, self.port = cluster, free_port()
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-standby-"))
+        self.dir = pathlib.Path(rundir.mkdtemp("lh-standby-"))
         self.dir.chmod(0o755)
         if os.geteuid() == 0:
             shutil.chown(self.dir, "postgres", "postgres")

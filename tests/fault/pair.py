@@ -6,10 +6,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 
 import harness
 from harness import wait_until
+import rundir
 
 
 class Standby(harness.Cluster):
@@ -72,7 +72,7 @@ class Pair:
 
     def silent_host(self):
         """A host whose kernel accepts connections, and where nothing ever answers."""
-        directory = pathlib.Path(tempfile.mkdtemp(prefix="lh-mute-"))
+        directory = pathlib.Path(rundir.mkdtemp("lh-mute-"))
         directory.chmod(0o755)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(directory / ".s.PGSQL.5432"))

@@ -6,13 +6,13 @@ import ssl
 import struct
 import subprocess
 import sys
-import tempfile
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import harness  # noqa: E402
 from harness import acquire_request, pb, wait_until  # noqa: E402
+import rundir  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 BOUND = 60  # seconds until a test gives up; never a measurement
@@ -59,7 +59,7 @@ class Standby(harness.Cluster):
 
     def __init__(self, primary):
         self.primary, self.programs = primary, primary.programs
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pg-"))
+        self.dir = pathlib.Path(rundir.mkdtemp("lh-pg-"))
         self.dir.chmod(0o755)
         self.data, self.sockets = self.dir / "data", self.dir / "s"
         for path in (self.data, self.sockets):
@@ -89,7 +89,7 @@ class SteppedCluster(harness.Cluster):
     """A PostgreSQL whose wall clock can be stepped."""
 
     def __init__(self, settings=()):
-        self.shim = pathlib.Path(tempfile.mkdtemp(prefix="lh-clock-"))
+        self.shim = pathlib.Path(rundir.mkdtemp("lh-clock-"))
         self.shim.chmod(0o755)
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", self.shim / "clock.so", HERE / "stepped_clock.c"], check=True)
         self.step(0)

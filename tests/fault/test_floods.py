@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 
 import grpc
@@ -20,6 +19,7 @@ from place import BOUND, Place, harness, metric
 from flood import HANDSHAKES, KINDS
 import certificates
 from harness import acquire_request, heartbeat, pb, release_request, wait_until
+import rundir
 
 MEMORY_MIB = 128
 LEASE_S = 5
@@ -52,7 +52,7 @@ def daemon():
 
 @pytest.fixture(scope="module")
 def tls_directory():
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="lh-tls-"))
+    directory = pathlib.Path(rundir.mkdtemp("lh-tls-"))
     authority = certificates.Authority(directory)
     yield authority, certificates.flags(authority.issue("server", certificates.SERVER_NAMES))
     shutil.rmtree(directory)

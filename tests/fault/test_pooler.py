@@ -6,12 +6,12 @@ import re
 import shutil
 import socket
 import subprocess
-import tempfile
 
 import pytest
 
 import harness
 from harness import Client, acquire_request, fails, wait_until
+import rundir
 
 
 def free_port():
@@ -22,7 +22,7 @@ def free_port():
 
 class Pooler:
     def __init__(self, place, mode, size=20):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pool-"))
+        self.dir = pathlib.Path(rundir.mkdtemp("lh-pool-"))
         self.dir.chmod(0o755)
         self.port = free_port()
         config = self.dir / "pgbouncer.ini"

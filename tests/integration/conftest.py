@@ -3,7 +3,6 @@ import pathlib
 import re
 import shutil
 import signal
-import tempfile
 import uuid
 
 import pytest
@@ -12,6 +11,7 @@ import certificates
 import harness
 import library
 import reaping
+import rundir
 import running
 import streams
 from commandline import Shell
@@ -51,7 +51,7 @@ def database(cluster):
 def place():
     """A directory that the daemon's and the database's user can enter. Below pytest's own they cannot: each pytest that starts
     takes the way to these from others."""
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="lh-place-"))
+    directory = pathlib.Path(rundir.mkdtemp("lh-place-"))
     directory.chmod(0o755)
     yield directory
     shutil.rmtree(directory, ignore_errors=True)
@@ -156,7 +156,7 @@ def plugin(tmp_path_factory):
 @pytest.fixture(scope="session")
 def authority():
     """One that both sides believe; the daemons' user may read its directory."""
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="lh-tls-"))
+    directory = pathlib.Path(rundir.mkdtemp("lh-tls-"))
     yield certificates.Authority(directory)
     shutil.rmtree(directory, ignore_errors=True)
 

@@ -17,7 +17,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -26,6 +25,7 @@ import uuid
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/lib"))
 import prepared  # noqa: E402
+import rundir  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("LEASEHOLD_TEST_BUILD", ROOT / "build")).resolve()
 DAEMON = BUILD / "src/daemon/leaseholdd"
@@ -72,7 +72,7 @@ class Cluster:
     def __init__(self, settings=(), migrated=False):
         self.programs = _pg_bin()
         self.has_template = migrated
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pg-"))
+        self.dir = pathlib.Path(rundir.mkdtemp("lh-pg-"))
         self.dir.chmod(0o755)
         self.data = self.dir / "data"
         self.sockets = self.dir / "s"
@@ -87,6 +87,8 @@ class Cluster:
             conf.write(
                 f"listen_addresses = ''\nunix_socket_directories = '{self.sockets}'\nmax_connections = 200\n"
                 "shared_buffers = 64MB\nfsync = off\nlog_min_messages = warning\n"
+                # A copy of a database is written to the WAL: with the usual 1 GB each cluster would keep that much of it.
+                "max_wal_size = 128MB\nmin_wal_size = 32MB\n"
             )
             for line in settings:
                 conf.write(line + "\n")
@@ -215,7 +217,7 @@ class Daemon:
     """A leaseholdd with ports of its own. `wait`: until it serves, "listening" until it has its ports, or not at all."""
 
     def __init__(self, *args, database=None, embedded=None, wait=True):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-d-"))
+        self.dir = pathlib.Path(rundir.mkdtemp("lh-d-"))
         self.dir.chmod(0o755)
         self.args = [str(DAEMON), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", *args]
         if database or embedded:  # else they are in a file of settings among `args`
@@ -289,7 +291,7 @@ class Daemon:
 def _generate_stubs():
     """Stock stubs by protoc with grpc_python_plugin. Health and reflection are compiled flat: a directory named grpc would
     hide the grpc package."""
-    out = pathlib.Path(tempfile.mkdtemp(prefix="lh-stubs-"))
+    out = pathlib.Path(rundir.mkdtemp("lh-stubs-"))
     atexit.register(shutil.rmtree, out, ignore_errors=True)
     plugin = shutil.which("grpc_python_plugin")
     if plugin is None:

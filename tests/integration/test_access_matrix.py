@@ -8,7 +8,6 @@ import os
 import pathlib
 import pwd
 import shutil
-import tempfile
 
 import grpc
 import pytest
@@ -17,6 +16,7 @@ import harness
 from access_table import (BOUND, ITEM, LISTING, NAMESPACE, ROOT, SCOPE, TABLE, Model, Rule, list_policies, tried)
 from certificates import SERVER_NAMES, credentials, flags
 from harness import Client, pb, wait_until
+import rundir
 from streams import keys
 
 RIGHTS = ("read", "lease", "guard", "admin")
@@ -87,7 +87,7 @@ class World:
 
     def __init__(self, cluster, authority):
         self.cluster, self.database, self.authority = cluster, cluster.create_database(migrated=True), authority
-        self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="lh-u-"))
+        self.sockets = pathlib.Path(rundir.mkdtemp("lh-u-"))
         self.sockets.chmod(0o755)
         self.daemon = harness.Daemon(
             *flags(authority.issue("matrix-server", SERVER_NAMES), authority), "--tls-client-auth", "request", "--authorization", "yes",

@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 
 import pytest
@@ -16,6 +15,7 @@ from commandline import cli
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import pgtest  # noqa: E402
+import rundir  # noqa: E402
 
 SETTINGS = {"fsync": "on", "wal_level": "logical", "max_prepared_transactions": "5", "idle_in_transaction_session_timeout": "60s",
             "synchronous_commit": "on", "listen_addresses": "''"}
@@ -159,7 +159,7 @@ def test_a_database_of_another_encoding(site):
 
 
 def test_standbys_are_seen_from_both_sides(site):
-    place = tempfile.mkdtemp(prefix="leasehold-standby-", dir="/tmp")
+    place = rundir.mkdtemp("leasehold-standby-")
     user = pwd.getpwnam("postgres")
     if os.geteuid() == 0:
         os.chown(place, user.pw_uid, user.pw_gid)
@@ -190,7 +190,7 @@ def pooler(site, mode, size=20):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    place = tempfile.mkdtemp(prefix="lh-pool-")
+    place = rundir.mkdtemp("lh-pool-")
     os.chmod(place, 0o755)
     config = os.path.join(place, "pgbouncer.ini")
     with open(config, "w", encoding="ascii") as file:

@@ -4,11 +4,11 @@ import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
 
 import pytest
 
 import harness
+import rundir
 
 CONTAINER = harness.ROOT / "deploy/container"
 
@@ -16,7 +16,7 @@ CONTAINER = harness.ROOT / "deploy/container"
 @pytest.fixture(scope="module")
 def root():
     assert os.geteuid() == 0, "chroot needs root"
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="leasehold-client-"))
+    directory = pathlib.Path(rundir.mkdtemp("leasehold-client-"))
     subprocess.run([CONTAINER / "closure", harness.BUILD / "src/cli/leasehold", directory / "leasehold"], check=True)
     (directory / "proc").mkdir()
     yield directory

@@ -17,6 +17,7 @@ import pytest
 import harness
 from commandline import cli
 from harness import acquire_request, heartbeat, pb, release_request, wait_until
+import rundir
 
 PAGE = (harness.ROOT / "docs/run/extension.md").read_text()
 ROLES = ("leasehold_owner", "leasehold_client", "leasehold_reader", "leasehold_coordinator", "leasehold_admin")
@@ -43,7 +44,7 @@ class Site:
     """A cluster with the extension's files, a database that an ordinary role has installed, and roles as the pages say."""
 
     def __init__(self):
-        self.destination = pathlib.Path(tempfile.mkdtemp(prefix="lh-dest-"))
+        self.destination = pathlib.Path(rundir.mkdtemp("lh-dest-"))
         self.destination.chmod(0o755)
         self.module = self.place("--pkglibdir") / "leasehold_core.so"
         self.cluster = harness.Cluster([f"extension_destdir = '{self.destination}'", "track_functions = 'all'"])

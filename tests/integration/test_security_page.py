@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import uuid
 
 import grpc
@@ -14,6 +13,7 @@ import pytest
 
 import harness
 from harness import wait_until
+import rundir
 
 PAGE = (harness.ROOT / "docs/run/security.md").read_text()
 
@@ -26,7 +26,7 @@ def block_with(language, text):
 
 @pytest.fixture
 def place():
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="lh-security-"))
+    directory = pathlib.Path(rundir.mkdtemp("lh-security-"))
     yield directory
     shutil.rmtree(directory, ignore_errors=True)
 

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import pytest
 
@@ -14,6 +13,7 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 import certificates  # noqa: E402
 import harness  # noqa: E402
 from harness import wait_until  # noqa: E402
+import rundir  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def authority():
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="lh-tls-"))
+    directory = pathlib.Path(rundir.mkdtemp("lh-tls-"))
     yield certificates.Authority(directory)
     shutil.rmtree(directory, ignore_errors=True)
 

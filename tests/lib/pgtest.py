@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -24,6 +23,7 @@ TEMPLATE = 'leasehold_template'
 sys.path.insert(0, os.path.join(ROOT, 'migrations'))
 import expand  # noqa: E402
 import prepared  # noqa: E402
+import rundir  # noqa: E402
 START_LIMIT_S = 60
 
 SETTINGS = {
@@ -99,7 +99,7 @@ class Cluster:
         self.directory = None
 
     def __enter__(self):
-        self.directory = tempfile.mkdtemp(prefix='leasehold-test-', dir='/tmp')
+        self.directory = rundir.mkdtemp('leasehold-test-')
         self.data = os.path.join(self.directory, 'data')
         self.socket = self.directory
         self.log = os.path.join(self.directory, 'log')

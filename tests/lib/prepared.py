@@ -3,9 +3,8 @@
     prepared.copy('bare', make, data)    make(directory) is called for the first copy of this name
 
 Each copy has a system identifier of its own, as one of initdb has: Leasehold tells databases apart by it. What was made is kept for one run of
-tests, in the directory that LEASEHOLD_TEST_PREPARED names: that of tests/run, else of the first program that asks, and its children.
+tests (rundir.py).
 """
-import atexit
 import fcntl
 import glob
 import os
@@ -13,32 +12,16 @@ import secrets
 import shutil
 import struct
 import subprocess
-import tempfile
 import time
 
-NAME = 'LEASEHOLD_TEST_PREPARED'
+import rundir
+
 LONG_HEADER = 2  # XLP_LONG_HEADER of access/xlog_internal.h: the first page of a segment says which system it is of
-
-
-def make_place():
-    """For the caller, who removes it, and the programs that it starts."""
-    place = os.environ[NAME] = tempfile.mkdtemp(prefix='lh-prepared-')
-    os.chmod(place, 0o1777)  # initdb runs as postgres
-    return place
-
-
-def find_place():
-    place = os.environ.get(NAME)
-    if not place:
-        place = make_place()
-        owner = os.getpid()
-        atexit.register(lambda: os.getpid() != owner or shutil.rmtree(place, ignore_errors=True))
-    return place
 
 
 def copy(name, make, data):
     """`data` is an empty directory, or is not there."""
-    source = os.path.join(find_place(), name)
+    source = os.path.join(rundir.find_place(), 'prepared-' + name)
     with open(source + '.lock', 'w', encoding='ascii') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.isdir(source):

@@ -27,7 +27,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 
 import fast
-import prepared
+import rundir
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, 'build')
@@ -411,14 +411,14 @@ def main():
         return fast.main(BUILD)
     results = {}
     told = []
-    place = prepared.make_place()
+    place = rundir.make_place()
     try:
         run_all(choose(options.only), options, results, told)
     finally:
         is_over.set()
         for process in list(running):
             end(process, signal.SIGTERM)
-        shutil.rmtree(place, ignore_errors=True)
+        rundir.remove(place)
     print()
     print(''.join(line + '\n' for line in told), end='')
     print(''.join('unsteady, passed at the second try: %s\n' % name for name in unsteady), end='')

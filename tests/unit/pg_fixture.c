@@ -123,10 +123,11 @@ static void at_exit(void)
 static void make_cluster(void)
 {
     char data[80];
+    const char *place = getenv("LEASEHOLD_TEST_PLACE"); /* of the run (tests/lib/rundir.py), which removes it */
     struct passwd *user = getpwnam("postgres");
 
     find_bindir();
-    snprintf(root, sizeof(root), "/tmp/leasehold-test-XXXXXX");
+    snprintf(root, sizeof(root), "%s/leasehold-test-XXXXXX", place != NULL ? place : "/tmp");
     if (mkdtemp(root) == NULL || chmod(root, 0755) != 0)
         die("no directory");
     if (geteuid() == 0 && (user == NULL || chown(root, user->pw_uid, user->pw_gid) != 0))

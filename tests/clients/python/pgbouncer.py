@@ -5,14 +5,14 @@ import pwd
 import shutil
 import socket
 import subprocess
-import tempfile
 
 from harness import wait_until
+import rundir
 
 
 class PgBouncer:
     def __init__(self, sockets, database, mode):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pool-"))
+        self.dir = pathlib.Path(rundir.mkdtemp("lh-pool-"))
         self.dir.chmod(0o755)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

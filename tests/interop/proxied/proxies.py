@@ -12,6 +12,7 @@ import zipfile
 
 import harness
 from harness import wait_until
+import rundir
 
 sys.path.insert(0, str(harness.ROOT / "tests/lib"))
 import pypi  # noqa: E402
@@ -29,7 +30,7 @@ class Proxy:
     """A proxy before daemons. `idle_s`: the seconds after which it ends a stream that is quiet; None: as in the example."""
 
     def __init__(self, daemons, idle_s=None):
-        self.place = pathlib.Path(tempfile.mkdtemp(prefix="lh-proxy-"))
+        self.place = pathlib.Path(rundir.mkdtemp("lh-proxy-"))
         self.port = free_port()
         self.target = f"127.0.0.1:{self.port}"
         text = re.sub(self.server, lambda found: "".join(self.serve(found[0], each) for each in daemons), (EXAMPLES / self.example).read_text())
