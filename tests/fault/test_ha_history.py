@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "ha"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "src/python/leasehold/verify"))
 from history import (Event, Grant, Hold, Loss, Promotion, Register, Session, Waiter, double_holders, early_losses, first_token,  # noqa: E402
                      missed_events, overtaken, seconds_until_served, slow_promotions, stale_writes, tokens_that_went_back, wrong_events)
 

@@ -1,0 +1,345 @@
+"""The clients, and what they see: gRPC to each daemon and to all of them, psycopg to the database.
+
+Workers        acquire, write while the lease holds, release.
+Careless ones  never look at their deadline, and write on for longer than their lease: fencing and guard() are there for them.
+A line         waits for one scope, at one daemon each, and holds it shortly; its calls say when they are in the queue.
+Keepers        acquire once, and renew to the end.
+Challengers    ask for the keepers' scopes, one at each daemon; they must be refused.
+Watchers       one at each daemon.
+"""
+from __future__ import annotations
+
+import collections
+import json
+import random
+import threading
+import time
+import uuid
+from typing import Any, Callable, Sequence
+
+import grpc
+
+from ..grpc_transport import duration, seconds
+from ..runtime import clock as now
+from ..tls import TLS
+from ..v1 import leasehold_pb2 as pb, leasehold_pb2_grpc
+from .history import Event, Grant, Hold, Loss, Promotion, Register, Session, Waiter
+
+services: Any = leasehold_pb2_grpc
+SCOPES = 4
+KEEPERS = 3
+LINE = "line"
+TABLE = "leasehold_verify_guarded"
+ENDS_S = 20  # the longest call of those that do not wait in line, and some
+KINDS = {pb.LeaseEvent.TYPE_INITIAL: "initial", pb.LeaseEvent.TYPE_ACQUIRED: "acquired", pb.LeaseEvent.TYPE_RELEASED: "ended",
+         pb.LeaseEvent.TYPE_EXPIRED: "ended", pb.LeaseEvent.TYPE_FORCED: "ended"}
+REFUSALS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.ABORTED)
+# Calls are repeated by gRPC where no daemon took them; one that hangs is found by pings.
+CONFIG = json.dumps({"loadBalancingConfig": [{"round_robin": {}}], "methodConfig": [{
+    "name": [{"service": "leasehold.v1.LeaseService", "method": method} for method in ("Acquire", "Heartbeat", "Release")],
+    "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.05s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}}]})
+OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 1), ("grpc.service_config", CONFIG),
+           ("grpc.keepalive_time_ms", 1000), ("grpc.keepalive_timeout_ms", 1000), ("grpc.keepalive_permit_without_calls", 1),
+           ("grpc.http2.max_pings_without_data", 0), ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+           ("grpc.http2.min_time_between_pings_ms", 1000), ("grpc.max_reconnect_backoff_ms", 500)]
+
+
+class Site:
+    """What is tried: the daemons' addresses, a namespace of its own, how to be let in, and the database where guard() is called, if it is."""
+
+    def __init__(self, servers: Sequence[str], namespace: str = "verify", tls: TLS | None = None, token_file: str | None = None,
+                 database: str | None = None) -> None:
+        self.servers, self.namespace, self.tls, self.token_file, self.database = tuple(servers), namespace, tls, token_file, database
+
+    def channel(self, servers: Sequence[str]) -> Any:
+        target = "ipv4:" + ",".join(servers) if len(servers) > 1 else servers[0]
+        if self.tls is None:
+            return grpc.insecure_channel(target, options=OPTIONS)
+        credentials, more = self.tls.credentials()
+        return grpc.secure_channel(target, credentials, options=OPTIONS + more)
+
+    def metadata(self) -> list[tuple[str, str]]:
+        if self.token_file is None:
+            return []
+        with open(self.token_file, encoding="ascii") as file:
+            return [("authorization", "Bearer " + file.read().strip())]
+
+    def connect(self) -> Any:
+        import psycopg
+        return psycopg.connect(self.database or "", autocommit=False)
+
+    def prepare(self) -> None:
+        """A table for what is written behind guard()."""
+        with self.connect() as connection:
+            connection.execute(f"create table {TABLE} (id bigserial primary key, scope text not null, token bigint not null)")
+
+    def guarded(self) -> list[tuple[str, int]]:
+        with self.connect() as connection:
+            return [(scope, token) for scope, token in connection.execute(f"select scope, token from {TABLE} order by id").fetchall()]
+
+    def clean(self) -> None:
+        with self.connect() as connection:
+            connection.execute(f"drop table {TABLE}")
+
+
+class Load:
+    def __init__(self, site: Site, kept_s: float) -> None:
+        self.site, self.kept_s = site, kept_s
+        self.stop = threading.Event()       # no new requests
+        self.give_up = threading.Event()    # who still waits is forgotten
+        self.mutex = threading.Lock()
+        self.holds: list[Hold] = []
+        self.grants: list[Grant] = []
+        self.promotions: list[Promotion] = []
+        self.waiters: list[Waiter] = []
+        self.losses: list[Loss] = []
+        self.sessions: list[Session] = []
+        self.failed: list[str] = []
+        self.errors: collections.deque[str] = collections.deque(maxlen=100)  # why the last requests got no lease
+        self.answers: dict[str, list[float]] = collections.defaultdict(list)
+        self.watched = dict.fromkeys(site.servers, 0.0)
+        self.renewals = 0
+        self.waiting: dict[int, str] = {}
+        self.kept = threading.Semaphore(0)
+        self.register = Register()
+        self.ends: list[Callable[[], Any]] = []
+        self.threads: list[threading.Thread] = []
+
+    def stub(self, *servers: str) -> Any:
+        channel = self.site.channel(servers)
+        self.ends.append(channel.close)
+        return services.LeaseServiceStub(channel)
+
+    def stub_of_all(self, number: int) -> Any:
+        """Which begins with another daemon for each number."""
+        first = number % len(self.site.servers)
+        return self.stub(*self.site.servers[first:], *self.site.servers[:first])
+
+    def request(self, key: str, length_s: float, **fields: Any) -> Any:
+        return pb.AcquireRequest(scope=pb.Scope(namespace=self.site.namespace.split("."), key=key), duration=duration(length_s),
+                                 lease_key=str(uuid.uuid4()), owner="leasehold-verify", **fields)
+
+    def call(self, method: Any, request: Any, timeout: float | None) -> Any:
+        return method(request, timeout=timeout, metadata=self.site.metadata())
+
+    def granted(self, lease: Any, waited: Any, sent: float) -> float:
+        """The deadline."""
+        with self.mutex:
+            self.grants.append(Grant(now(), lease.token))
+        return sent + seconds(waited) + seconds(lease.remaining)
+
+    def acquire(self, stub: Any, key: str, length_s: float) -> tuple[Any, float, float] | None:
+        """(lease, deadline, when it was asked for); None: not now. The same lease key until there is an answer: it may have been granted unheard."""
+        request = self.request(key, length_s, wait=duration(10))
+        asked = now()
+        while not self.give_up.is_set():
+            sent = now()
+            try:
+                answer = self.call(stub.Acquire, request, 15)
+            except grpc.RpcError as error:
+                self.errors.append(f"{error.code().name}: {error.details()}")
+                if self.stop.is_set() or error.code() in REFUSALS:
+                    return None
+                self.stop.wait(0.1)
+                continue
+            return answer.lease, self.granted(answer.lease, answer.waited, sent), asked
+        return None
+
+    def write(self, key: str, token: int) -> None:
+        with self.mutex:
+            self.register.write(key, token)
+
+    def note(self, key: str, token: int, begin: float, end: float, asked: float) -> None:
+        with self.mutex:
+            self.holds.append(Hold(key, token, begin, end, asked))
+
+    def lost(self, key: str, token: int, deadline: float, reason: int) -> None:
+        with self.mutex:
+            self.losses.append(Loss(key, token, now(), deadline, pb.EndReason.Name(reason)))
+
+    def release(self, stub: Any, lease: Any, deadline: float) -> None:
+        try:
+            item = pb.ReleaseItem(lease=pb.LeaseRef(scope=lease.scope, lease_key=lease.lease_key))
+            result = self.call(stub.Release, pb.ReleaseRequest(items=[item]), 5).results[0]
+        except grpc.RpcError:
+            return  # it ends by its deadline
+        if result.outcome == pb.OUTCOME_LOST and result.end_reason == pb.END_REASON_EXPIRED:
+            self.lost(lease.scope.key, lease.token, deadline, result.end_reason)
+
+    def work(self, number: int) -> None:
+        stub, dice = self.stub_of_all(number), random.Random(number)
+        while not self.stop.is_set():
+            key = f"s{dice.randrange(SCOPES)}"
+            found = self.acquire(stub, key, 5)
+            if found is None:
+                continue
+            lease, deadline, asked = found
+            begin = now()
+            until = min(deadline, begin + dice.uniform(0.05, 0.3))
+            while now() < until:
+                self.write(key, lease.token)
+                time.sleep(0.02)
+            self.note(key, lease.token, begin, min(deadline, now()), asked)
+            self.release(stub, lease, deadline)
+
+    def work_carelessly(self, number: int) -> None:
+        stub, dice = self.stub_of_all(number), random.Random(number)
+        while not self.stop.is_set():
+            key = f"s{dice.randrange(SCOPES)}"
+            found = self.acquire(stub, key, 2)
+            if found is None:
+                continue
+            lease, deadline, asked = found
+            self.note(key, lease.token, now(), deadline, asked)
+            until = now() + dice.uniform(4, 7)
+            while now() < until and not self.stop.is_set():
+                self.write(key, lease.token)
+                if self.site.database is not None:
+                    self.write_guarded(key, lease.token)
+                time.sleep(0.1)
+            self.stop.wait(dice.uniform(0, 3))
+
+    def write_guarded(self, key: str, token: int) -> None:
+        """In one transaction with guard(): nobody else has the scope before it has ended."""
+        import psycopg
+        try:
+            with self.site.connect() as connection:
+                connection.execute("select leasehold.guard(%s, %s, %s)", (self.site.namespace, key, token))
+                connection.execute(f"insert into {TABLE} (scope, token) values (%s, %s)", (key, token))
+        except psycopg.Error:
+            pass  # the lease has ended, or the database is away
+
+    def stand_in_line(self, number: int) -> None:
+        servers = self.site.servers
+        stubs, dice, turn = [self.stub(server) for server in servers], random.Random(number), number
+        while not self.stop.is_set():
+            request = self.request(LINE, 5, wait_forever=True)
+            asked, lease, deadline = now(), None, 0.0
+            self.waiting[number] = request.lease_key
+            while lease is None and not self.give_up.is_set():
+                turn = (turn + 1) % len(servers)
+                sent, queued, ended = now(), None, False
+                try:
+                    call = self.call(stubs[turn].AcquireStream, request, None)
+                    for event in call:
+                        if event.WhichOneof("event") == "granted":
+                            lease, deadline = event.granted, self.granted(event.granted, event.waited, sent)
+                            break
+                        queued = queued or now()
+                        if self.give_up.is_set():
+                            call.cancel()
+                except grpc.RpcError as error:
+                    ended = error.code() in REFUSALS
+                with self.mutex:
+                    self.waiters.append(Waiter(LINE, servers[turn], asked, queued, now(), lease.token if lease else None))
+                if ended:
+                    break
+                if lease is None:
+                    time.sleep(0.1)
+            if not self.give_up.is_set():
+                del self.waiting[number]
+            if lease is None:
+                continue
+            begin = now()
+            time.sleep(dice.uniform(0.02, 0.2))
+            self.note(LINE, lease.token, begin, min(deadline, now()), asked)
+            self.release(stubs[turn], lease, deadline)
+
+    def keep(self, number: int) -> None:
+        stub, key = self.stub_of_all(number), f"keeper-{number}"
+        found = self.acquire(stub, key, self.kept_s)
+        self.kept.release()
+        if found is None:
+            raise RuntimeError(f"{key} was not granted")
+        lease, deadline, asked = found
+        begin = now()
+        reference = pb.LeaseRef(scope=lease.scope, lease_key=lease.lease_key)
+        while not self.stop.wait(2):
+            sent = now()
+            try:
+                result = self.call(stub.Heartbeat, pb.HeartbeatRequest(leases=[reference]), 5).results[0]
+            except grpc.RpcError:
+                continue
+            if result.outcome == pb.OUTCOME_LOST:
+                self.lost(key, lease.token, deadline, result.end_reason)
+                break
+            if result.outcome == pb.OUTCOME_OK:
+                deadline = sent + seconds(result.remaining)
+                self.renewals += 1
+        self.note(key, lease.token, begin, min(deadline, now()), asked)
+        self.release(stub, lease, deadline)
+
+    def challenge(self, number: int) -> None:
+        """What it is answered comes from the database, so it also shows when that daemon was in touch with it."""
+        server = self.site.servers[number]
+        stub, dice = self.stub(server), random.Random(number)
+        while not self.stop.wait(0.5):
+            key, asked = f"keeper-{dice.randrange(KEEPERS)}", now()
+            try:
+                lease = self.call(stub.Acquire, self.request(key, 5), 2).lease
+                self.note(key, lease.token, now(), now() + 5, asked)
+            except grpc.RpcError as error:
+                if "held" in (error.details() or ""):
+                    self.answers[server].append(now())
+
+    def watch(self, number: int) -> None:
+        server = self.site.servers[number]
+        stub = self.stub(server)
+        while not self.stop.is_set():
+            events: list[Event] = []
+            try:
+                call = self.call(stub.WatchLeases, pb.WatchLeasesRequest(namespace=self.site.namespace.split("."), include_initial=True), None)
+                self.ends.append(call.cancel)
+                for event in call:
+                    if event.type == pb.LeaseEvent.TYPE_SYNCED:
+                        self.sessions.append(Session(server, now(), events))
+                    else:
+                        self.watched[server] = now()
+                        events.append(Event(event.lease.scope.key, KINDS[event.type], event.lease.token))
+            except grpc.RpcError:
+                self.stop.wait(0.2)
+
+    def run(self, work: Callable[[int], None], number: int) -> None:
+        try:
+            work(number)
+        except Exception as error:  # a client that dies unseen would make a history look good
+            if not self.give_up.is_set():  # after that its channel is closed
+                self.failed.append(f"{work.__name__}: {error!r}")
+
+    def start_some(self, work: Callable[[int], None], count: int) -> None:
+        for number in range(count):
+            self.threads.append(threading.Thread(target=self.run, args=(work, number), daemon=True, name=work.__name__))
+            self.threads[-1].start()
+
+    def start(self, limit_s: float) -> None:
+        """The others once the keepers have their leases, or the time is over."""
+        self.start_some(self.keep, KEEPERS)
+        until = time.monotonic() + limit_s
+        for _ in range(KEEPERS):
+            self.kept.acquire(timeout=max(0, until - time.monotonic()))
+        for work, count in ((self.watch, len(self.site.servers)), (self.work, 4), (self.work_carelessly, 2), (self.stand_in_line, 5),
+                            (self.challenge, len(self.site.servers))):
+            self.start_some(work, count)
+
+    def end(self, limit_s: float) -> list[str]:
+        """Nobody asks any more; those in line are served. Who still waits after `limit_s` is forgotten: the lease keys."""
+        self.stop.set()
+        until = time.monotonic() + limit_s
+        while self.waiting and time.monotonic() < until:
+            time.sleep(0.1)
+        forgotten = list(self.waiting.values())
+        until = time.monotonic() + ENDS_S
+        for thread in self.threads:  # holders give their leases back
+            if thread.name != self.watch.__name__:
+                thread.join(max(0, until - time.monotonic()))
+        self.give_up.set()
+        for end in self.ends:
+            end()
+        for thread in self.threads:
+            thread.join(60)
+        return forgotten
+
+    def history(self) -> dict[str, Any]:
+        """All that was seen, for people."""
+        things = {name: [list(thing) for thing in getattr(self, name)] for name in ("holds", "grants", "promotions", "waiters", "losses", "sessions")}
+        return {**things, "answers": self.answers, "failed": self.failed}
