@@ -35,15 +35,16 @@ CLI = BUILD / "src/cli/leasehold"
 def wait_until(condition, seconds=30, what="the condition"):
     """Poll until `condition()` is true; its value. A bound, not a measurement."""
     begun = time.monotonic()
-    end = begun + seconds
     while True:
+        asked = time.monotonic()
         value = condition()
         if value:
             return value
-        if time.monotonic() > end:
+        now = time.monotonic()
+        if now > begun + seconds:
             raise AssertionError(f"{what} did not come true within {seconds} s")
         # What takes long is asked for less often: a condition that starts a program would keep a processor busy.
-        time.sleep(min(max((time.monotonic() - begun) / 10, 0.01), 0.05))
+        time.sleep(max(min((now - begun) / 10, 0.05), 0.01, min(now - asked, 1)))
 
 
 def _pg_bin():

@@ -6,13 +6,14 @@ something or that takes too long has failed once more: nothing is silently left 
 What failed is named once more at the end. A pytest test that failed is run again, alone: these tests play with signals,
 time-outs and whole clusters beside each other, and a busy machine may cost one of them its turn. One that passes then has
 passed, and the end names it as unsteady: somebody looks why. So is a program of unit tests, most of which talk over real
-sockets. The suites clients and versions have a second try as a whole. Suites that look for broken promises (sql, isolation,
+sockets. The suites of clients, and versions, have a second try as a whole. Suites that look for broken promises (sql, isolation,
 soak, model, fuzz, ha, ha-newest) have one try: what breaks a promise once in a while is a fault, not bad luck.
 
 Suites wait most of their time, so three run at once: one of LANE, one of the others, and one of those that only compute (LOW), which
 has the lowest priority and takes what the two leave of the processors. Each line begins with the name of its suite.
 """
 import argparse
+import collections
 import contextlib
 import json
 import os
@@ -290,7 +291,7 @@ CORE = {'LEASEHOLD_CORE': 'swapped'}
 WRITERS = ('access_checks', 'acquire_all', 'audit', 'catalog', 'coordinator', 'creation', 'history', 'hook_reaps', 'incarnation', 'policy', 'queue',
            'quotas', 'reap', 'release', 'sessions', 'shared', 'watch')
 
-# The order is that of growing patience; what is built comes before what runs it.
+# The order is that of growing patience, but what takes long comes early, and what is built before what runs it.
 SUITES = (
     Suite('layers', script('tests/check_layers'), 60),
     Suite('revision', script('migrations/revision.py', '--check'), 60),
@@ -313,15 +314,15 @@ SUITES = (
     Suite('soak-core', script('tests/soak/run', '--seconds', '{soak}', environment=CORE), 7200),
     Suite('interop', pytest('tests/interop', 2), 900),
     Suite('console', pytest('tests/console', 2), 900),
+    # With the same optimisation and assertions as the other build. A leak makes the daemon's exit status another than 0, which the tests look at.
+    Suite('integration', pytest('tests/integration', 4, SANITIZED, SANITIZER, 'not release_build'), 1800),
     Suite('integration-release', pytest('tests/integration', 2, marked='release_build'), 600),
-    Suite('clients', twice(script('tests/clients/run')), 1800),
+    *(Suite('clients-' + package, twice(script('tests/clients/run', package)), 1200) for package in ('python', 'node', 'java', 'go')),
     Suite('versions', twice(versions()), 3600),
     Suite('model', script('tests/model/run'), 3600),
     Suite('threads', script('tests/threads/run'), 600),
     Suite('quickstart', one('deploy/quickstart', '--check'), 900),
     Suite('unit-sanitized', meson(SANITIZED, SANITIZER), 1800),
-    # With the same optimisation and assertions as the other build. A leak makes the daemon's exit status another than 0, which the tests look at.
-    Suite('integration', pytest('tests/integration', 4, SANITIZED, SANITIZER, 'not release_build'), 1800),
     Suite('fuzz', script('tests/fuzz/run', '--seconds', '{fuzz}'), 3600),
     Suite('packages', pytest('tests/packages', 1), 900),
     Suite('fault', pytest('tests/fault', 3), 1800),
@@ -330,16 +331,16 @@ SUITES = (
     # That it runs, and that what it drives agrees with what the database counts; not how fast that was.
     Suite('bench', bench(), 400),
 )
-NEEDS = {'unit': 'build', 'core': 'build', 'sql-core': 'build', 'isolation-core': 'build', 'soak-core': 'build', 'bench': 'build', 'integration-release': 'build', 'interop': 'build', 'fault': 'build', 'console': 'build', 'clients': 'build', 'versions': 'build',
-         'ha': 'build', 'ha-newest': 'build', 'unit-sanitized': 'build-sanitized', 'integration': 'build-sanitized'}
-# What runs beside the others: SQL of few sessions at a time, and clients, which wait. Together they take about as long as the suites
-# that are neither here nor in LOW or QUIET.
-LANE = ('sql', 'sql-published', 'isolation', 'soak', 'core', 'sql-core', 'isolation-core', 'soak-core', 'clients')
+NEEDS = {**dict.fromkeys(('unit', 'core', 'sql-core', 'isolation-core', 'soak-core', 'bench', 'integration-release', 'interop', 'fault', 'console', 'versions', 'ha',
+                          'ha-newest', 'clients-python', 'clients-node', 'clients-java', 'clients-go'), 'build'),
+         **dict.fromkeys(('unit-sanitized', 'integration'), 'build-sanitized')}
+# What runs beside the others: SQL of few sessions at a time, and clients, which wait. Whichever of the two comes to its end first goes on with the other's.
+LANE = ('sql', 'clients-python', 'clients-node', 'clients-go', 'clients-java', 'core', 'sql-core', 'isolation', 'isolation-core', 'sql-published', 'soak', 'soak-core')
 # What only computes: no test of it has to be in time.
 LOW = ('build-sanitized', 'fuzz', 'model')
-# These come last, one after the other, when all has ended but what only computes: they wait a third of their time, too. The packages are built twice in the time of one test, and their account
-# is removed, which no process of the machine may have by number. The clients of the others must be in time, or see who was late.
-QUIET = ('packages', 'fault', 'ha', 'ha-newest', 'bench')
+# These come last, one group after the other, when all has ended but what only computes. The packages are built twice in the time of one test, and their account
+# is removed, which no process of the machine may have by number. The clients of the others must be in time, or see who was late; those of ha wait most of theirs.
+QUIET = (('packages',), ('fault',), ('ha', 'ha-newest'), ('bench',))
 
 
 def choose(names):
@@ -362,37 +363,48 @@ def run_one(suite, options, results, told):
     output.show('== %s\n' % suite.name)
     begun = time.monotonic()
     output.kept = []
-    if needs and results[needs.name][1]:
-        output.line('cannot run: %s has failed' % needs.name)
-    else:
-        results[suite.name] = suite.run(suite, options)
-    suite.ended.set()
+    try:
+        if needs and results[needs.name][1]:
+            output.line('cannot run: %s has failed' % needs.name)
+        else:
+            results[suite.name] = suite.run(suite, options)
+    finally:
+        suite.ended.set()
     output.show('== %s: %d passed, %d failed, %d s\n' % (suite.name, *results[suite.name], time.monotonic() - begun))
     if results[suite.name][1]:
         told += ['%s: %s' % (suite.name, line) for line in tell(output.kept)]
 
 
 def run_all(suites, options, results, told):
-    def run_lane(lane, is_low=False):
+    by_name = {suite.name: suite for suite in suites}
+
+    def lane_of(names):
+        return collections.deque(by_name[name] for name in names if name in by_name)
+
+    def take(lane):
+        """Two threads ask."""
+        with contextlib.suppress(IndexError):
+            return lane.popleft()
+
+    def run_lanes(*lanes, is_low=False):
         output.is_low = is_low
-        try:
-            for suite in lane:
+        for lane in lanes:
+            while (suite := take(lane)) is not None:
                 run_one(suite, options, results, told)
-        finally:
-            for suite in lane:
-                suite.ended.set()
+
+    def begin(*lanes, is_low=False):
+        thread = threading.Thread(target=run_lanes, args=lanes, kwargs={'is_low': is_low}, daemon=True)
+        thread.start()
+        return thread
 
     # What does not come to its end has failed.
     results.update((suite.name, (0, 1)) for suite in suites)
-    low = sorted((suite for suite in suites if suite.name in LOW), key=lambda suite: LOW.index(suite.name))
-    lane = [suite for suite in suites if suite.name in LANE]
-    beside = [threading.Thread(target=run_lane, args=arguments, daemon=True) for arguments in ((low, True), (lane,))]
-    for thread in beside:
-        thread.start()
-    run_lane([suite for suite in suites if suite.name not in LOW + LANE + QUIET])
-    beside[1].join()
-    run_lane([suite for suite in suites if suite.name in QUIET])
-    beside[0].join()
+    lane, others = lane_of(LANE), lane_of(name for name in by_name if name not in LOW + LANE + sum(QUIET, ()))
+    low = begin(lane_of(LOW), is_low=True)
+    for lanes in ((others, lane), (lane, others)), *([(lane_of([name]),) for name in group] for group in QUIET):
+        for thread in [begin(*each) for each in lanes]:
+            thread.join()
+    low.join()
 
 
 def main():

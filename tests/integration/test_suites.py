@@ -1,0 +1,47 @@
+"""tests/lib/suites.py: which suite runs when."""
+import argparse
+import threading
+
+import pytest
+
+import harness  # noqa: F401  (the way to tests/lib)
+import suites
+
+BOUND_S = 30
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """run(name=function, ...): suites of these names, in the order and the lanes of tests/run; their results."""
+    def run(**functions):
+        made = tuple(suites.Suite(name.replace("_", "-"), lambda suite, options, function=function: function() or (1, 0), BOUND_S) for name, function in functions.items())
+        monkeypatch.setattr(suites, "SUITES", made)
+        results = {}
+        suites.run_all(made, argparse.Namespace(), results, [])
+        return results
+    return run
+
+
+def met(barrier):
+    return lambda: barrier.wait(BOUND_S) and None
+
+
+def test_a_lane_that_has_ended_goes_on_with_the_other(run):
+    both = threading.Barrier(2)
+    assert run(interop=met(both), console=met(both)) == {"interop": (1, 0), "console": (1, 0)}
+    both = threading.Barrier(2)
+    assert run(isolation=met(both), soak=met(both)) == {"isolation": (1, 0), "soak": (1, 0)}
+
+
+def test_quiet_suites_come_last_and_those_of_a_group_together(run):
+    order, both = [], threading.Barrier(2)
+    names = ("fault", "interop", "soak", "packages")
+    run(**{name: lambda name=name: order.append(name) for name in names}, ha=met(both), ha_newest=met(both))
+    assert order[2:] == ["packages", "fault"] and sorted(order[:2]) == ["interop", "soak"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_suite_whose_runner_breaks_has_failed_and_keeps_nobody(run):
+    def breaks():
+        raise OSError("no such program")
+    assert run(build=breaks, unit=lambda: None, soak=lambda: None) == {"build": (0, 1), "unit": (0, 1), "soak": (1, 0)}
