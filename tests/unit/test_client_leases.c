@@ -348,6 +348,38 @@ START_TEST(a_wait_goes_on_after_the_servers_limit_with_what_is_left_of_it)
 }
 END_TEST
 
+/* It follows a release, as it would a processor. */
+static int64_t late_wait_us(int64_t wait_us)
+{
+    struct lh_lease *before = held("late");
+    struct lh_acquire_options options = {.wait_us = wait_us};
+    struct answer answer;
+    int64_t until_us;
+
+    fake_next(&fake, FAKE_RELEASE, FAKE_KEEP, 1, LH_OK);
+    ck_assert_int_eq(lh_try_release(before, NULL), LH_OK);
+    WAIT_FOR(fake.kept_count == 1);
+    acquire("late", &options, &answer);
+    until_us = lh_clock_us() + 50 * LH_US_PER_MS;
+    WAIT_FOR(lh_clock_us() > until_us);
+    fake_let_go(&fake);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_OK);
+    lh_lease_destroy(before);
+    lh_lease_destroy(answer.lease);
+    return fake.wait_us;
+}
+
+START_TEST(a_first_try_has_the_whole_wait_though_it_begins_late)
+{
+    int64_t wait_us = 0;
+
+    for (int i = 0; i < 10 && wait_us != 60 * LH_US_PER_S; i++) /* a second may pass on a busy machine */
+        wait_us = late_wait_us(60 * LH_US_PER_S);
+    ck_assert_int_eq(wait_us, 60 * LH_US_PER_S);
+}
+END_TEST
+
 START_TEST(a_call_carries_the_time_of_its_context_and_ends_with_it)
 {
     struct lh_context *context = lh_context_create(NULL, lh_clock_us() + 2 * LH_US_PER_S);
@@ -480,6 +512,7 @@ TCase *tcase_client_leases(void)
     tcase_add_test(tcase, what_the_server_took_back_is_asked_for_anew);
     tcase_add_test(tcase, an_acquire_that_fails_in_doubt_is_given_back);
     tcase_add_test(tcase, a_wait_goes_on_after_the_servers_limit_with_what_is_left_of_it);
+    tcase_add_test(tcase, a_first_try_has_the_whole_wait_though_it_begins_late);
     tcase_add_test(tcase, a_call_carries_the_time_of_its_context_and_ends_with_it);
     tcase_add_test(tcase, a_wait_under_a_lease_outlasts_it_as_long_as_that_is_renewed);
     tcase_add_test(tcase, cancelling_is_answered_once_whatever_comes_first);

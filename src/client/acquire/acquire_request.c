@@ -137,9 +137,10 @@ Leasehold__V1__AcquireRequest *lh_acquire_message(Leasehold__V1__Scope *scope, c
     return message;
 }
 
-#define FIRST_US (10 * LH_US_PER_MS)
+#define FIRST_US LH_US_PER_S
 
-/* What is left of the wait, which the request is told too. */
+/* What is left of the wait, which the request is told too. A first try that begins soon has all of it: an error shall
+ * name what was asked, also where the machine is busy. */
 static int64_t left_us(struct acquire_op *op)
 {
     const struct lh_acquire_options *options = &op->options;
@@ -147,7 +148,7 @@ static int64_t left_us(struct acquire_op *op)
 
     if (!options->wait_while_alive && options->wait_us > 0 && options->wait_us != LH_FOREVER) {
         left_us = op->wait_until_us - lh_clock_us();
-        if (options->wait_us - left_us < FIRST_US) /* the first try: what was asked is what an error shall name */
+        if (op->request.retry.attempts == 0 && options->wait_us - left_us < FIRST_US)
             left_us = options->wait_us;
         left_us = left_us > 0 ? left_us : 0;
     }
