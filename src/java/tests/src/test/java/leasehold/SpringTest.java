@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.sql.Connection;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.ConcurrentModificationException;
 import java.util.List;
@@ -116,6 +117,30 @@ class SpringTest {
         lock.lease().guard(connection);
         connection.rollback();
         lock.unlock();
+    }
+
+    @Test
+    void spring_lock_has_a_duration_of_its_own() throws Exception {
+        LeaseholdLock mine = registry(6).obtain(site.key);
+        LeaseholdLock theirs = registry(6).obtain(site.key);
+        mine.lock(seconds(100));
+        assertEquals("held|00:01:40", site.row("state, duration"));
+        assertFalse(theirs.tryLock(Duration.ofMillis(100), seconds(50)));
+        assertTrue(mine.tryLock(Duration.ZERO, seconds(200)));
+        assertEquals("held|00:03:20", site.row("state, duration"));
+        assertThrows(IllegalArgumentException.class, () -> mine.lock(Duration.ZERO));
+        assertThrows(IllegalArgumentException.class, () -> theirs.lock(Duration.ZERO));
+        var waiter = new Site.Later<>(() -> theirs.tryLock(seconds(60), seconds(50)) && site.row("duration").equals("00:00:50"));
+        await("a waiter", () -> site.waiters().equals("1"));
+        mine.unlock();
+        assertTrue(mine.lease().isHeld());
+        mine.unlock();
+        assertTrue(waiter.get());
+        site.forceRelease("cases");
+        await("the end", () -> mine.tryLock(Duration.ZERO, seconds(100)));
+        site.forceRelease("cases");
+        assertThrows(ConcurrentModificationException.class, () -> mine.lock(seconds(100)));
+        assertThrows(IllegalMonitorStateException.class, mine::unlock);
     }
 
     @Test

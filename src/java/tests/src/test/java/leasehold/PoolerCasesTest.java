@@ -19,7 +19,7 @@ import org.junit.jupiter.api.parallel.Resources;
 @EnabledIfEnvironmentVariable(named = "LEASEHOLD_TEST_SQL", matches = ".+", disabledReason = "tests/clients/java/run starts the databases")
 class PoolerCasesTest extends Cases {
     @Override
-    String on() {
+    public String on() {
         return "pooler";
     }
 

@@ -6,6 +6,14 @@ import org.junit.jupiter.api.extension.TestWatcher;
 
 /** Prints a line for each test, as tests/clients/run wants it. */
 public class Reporter implements TestWatcher {
+    /** In the run with older libraries: in the names of tests and scopes, for the runs share a database. */
+    static final String LIBRARIES = System.getProperty("leasehold.libraries", "");
+
+    /** A case of cases.json, on one of its transports. */
+    interface Case {
+        String on();
+    }
+
     @Override
     public void testSuccessful(ExtensionContext context) {
         print(context, "passed");
@@ -23,7 +31,7 @@ public class Reporter implements TestWatcher {
 
     private static void print(ExtensionContext context, String outcome) {
         String name = context.getRequiredTestMethod().getName();
-        Optional<String> on = context.getTestInstance().filter(Cases.class::isInstance).map(each -> ((Cases) each).on());
-        System.out.println((on.isPresent() ? "case " + name + " on " + on.get() : "test java-" + name) + " " + outcome);
+        Optional<String> on = context.getTestInstance().filter(Case.class::isInstance).map(each -> ((Case) each).on());
+        System.out.println((on.isPresent() ? "case " + name + " on " + on.get() : "test java" + LIBRARIES + "-" + name) + " " + outcome);
     }
 }

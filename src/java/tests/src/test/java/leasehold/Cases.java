@@ -23,10 +23,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInfo;
 
 /** The cases of tests/clients/cases.json, which says what each is about: those that run directly and behind a pooler. */
-abstract class Cases {
+abstract class Cases implements Reporter.Case {
     Site site;
-
-    abstract String on();
 
     @BeforeEach
     void begin(TestInfo test) {

@@ -33,7 +33,7 @@ final class Site implements AutoCloseable {
 
     Site(String on, String key) {
         this.on = on;
-        this.key = key;
+        this.key = key + Reporter.LIBRARIES;
         url = System.getenv(on.equals("pooler") ? "LEASEHOLD_TEST_POOLER" : "LEASEHOLD_TEST_SQL");
         direct = System.getenv(on.equals("pooler") ? "LEASEHOLD_TEST_POOLED" : "LEASEHOLD_TEST_SQL");
         REAPERS.computeIfAbsent(on, unused -> reaper());

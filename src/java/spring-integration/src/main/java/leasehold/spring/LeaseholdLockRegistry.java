@@ -7,14 +7,12 @@ import java.util.concurrent.ConcurrentHashMap;
 import leasehold.LeaseClient;
 import leasehold.LeaseException;
 import leasehold.LeaseRequest;
-import org.springframework.integration.support.locks.ExpirableLockRegistry;
-import org.springframework.integration.support.locks.RenewableLockRegistry;
 
 /**
  * Spring Integration's locks as leases of one namespace. The client renews them while they are held, without a task scheduler. Waiting
  * uses the queue: waiters get a lock in the order in which they came. {@code LockRegistryLeaderInitiator} elects leaders on it.
  */
-public final class LeaseholdLockRegistry implements RenewableLockRegistry, ExpirableLockRegistry {
+public final class LeaseholdLockRegistry implements Generation.SpringRegistry {
     private final LeaseClient client;
     private final String namespace;
     private final Duration duration;
@@ -45,7 +43,7 @@ public final class LeaseholdLockRegistry implements RenewableLockRegistry, Expir
     }
 
     /**
-     * Renews a lock now. The client does so anyway.
+     * Renews a lock now, with the registry's duration. The client renews it anyway.
      *
      * @param lockKey of a lock that this thread holds
      * @throws IllegalStateException this thread does not hold it, or its lease is lost
@@ -62,6 +60,7 @@ public final class LeaseholdLockRegistry implements RenewableLockRegistry, Expir
      * @param ttl its duration from now on
      * @throws IllegalStateException this thread does not hold it, or its lease is lost
      */
+    @Override
     public void renewLock(Object lockKey, Duration ttl) {
         LeaseholdLock lock = locks.get(lockKey.toString());
         if (lock == null) {
@@ -84,7 +83,7 @@ public final class LeaseholdLockRegistry implements RenewableLockRegistry, Expir
         locks.keySet().forEach(key -> locks.computeIfPresent(key, (unused, lock) -> lock.isUnusedFor(age) ? null : lock));
     }
 
-    LeaseRequest request(String key) {
-        return client.lease(namespace, key).duration(duration);
+    LeaseRequest request(String key, Duration ttl) {
+        return client.lease(namespace, key).duration(ttl == null ? duration : ttl);
     }
 }
