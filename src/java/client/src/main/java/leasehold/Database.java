@@ -355,7 +355,7 @@ final class Database {
             Grant grant = take(session, ref, request, units, duration);
             if (grant == null && isHeld(session, ref)) {
                 throw new LeaseException.Unavailable("somebody keeps the row of "
-                        + LeaseException.scopeName(ref.namespace, ref.key) + " locked", null, true);
+                        + LeaseException.scopeName(ref.namespace, ref.key) + " locked", null, Retry.Reason.SCOPE_BUSY);
             }
             if (grant != null && grant.token != token) { // it had ended, so long ago that the scope has forgotten it
                 undo(session, ref);

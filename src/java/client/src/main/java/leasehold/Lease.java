@@ -244,7 +244,7 @@ public final class Lease implements AutoCloseable {
                 grant = client.database.extend(ref, request, units(), token(), Clock.nanos(value));
                 break;
             } catch (LeaseException.Unavailable e) {
-                if (!e.isBusy || Clock.now() >= until) {
+                if (e.reason() != Retry.Reason.SCOPE_BUSY || Clock.now() >= until) {
                     throw e;
                 }
             }
@@ -275,7 +275,8 @@ public final class Lease implements AutoCloseable {
     public void downgrade(int value) {
         LeaseRequest.units(value);
         Database.Grant grant;
-        for (long until = Clock.now() + client.patience;; Clock.pause(100)) {
+        Retrying retrying = new Retrying(client, request, "Downgrade");
+        for (long until = Clock.now() + client.patience;;) {
             throwIfLost();
             if (!isHeld()) {
                 throw new IllegalStateException("the lease " + LeaseException.scopeName(ref.namespace(), ref.key()) + " was released");
@@ -288,7 +289,7 @@ public final class Lease implements AutoCloseable {
                     lose(e.reason(), null);
                 }
             } catch (LeaseException.Unavailable e) {
-                if (Clock.now() >= until) {
+                if (!retrying.again(e, until, () -> false)) {
                     throw e;
                 }
             }
@@ -511,13 +512,16 @@ public final class Lease implements AutoCloseable {
             }
         }
         RuntimeException trouble = null;
+        Retrying retrying = new Retrying(client, leases.get(0).request, "Release");
         while (!open.isEmpty()) {
             List<Boolean> repeated = open.stream().map(Lease::sends).toList();
             List<Database.Answer> answers = client.database.release(open.stream().map(each -> new Database.Ending(each.ref, result, failure)).toList());
             List<Lease> again = new ArrayList<>();
+            LeaseException.Unavailable unanswered = null;
             for (int i = 0; i < answers.size(); i++) {
-                if (answers.get(i).trouble() instanceof LeaseException.Unavailable && Clock.now() < until) {
+                if (answers.get(i).trouble() instanceof LeaseException.Unavailable e) {
                     again.add(open.get(i));
+                    unanswered = e;
                 } else if (answers.get(i).trouble() != null) {
                     trouble = trouble == null ? answers.get(i).trouble() : trouble;
                 } else {
@@ -525,8 +529,9 @@ public final class Lease implements AutoCloseable {
                 }
             }
             open = again;
-            if (!open.isEmpty()) {
-                Clock.pause(100);
+            if (unanswered != null && !retrying.again(unanswered, until, () -> false)) {
+                trouble = trouble == null ? unanswered : trouble;
+                break;
             }
         }
         leases.forEach(Lease::throwIfLost);
@@ -601,7 +606,7 @@ public final class Lease implements AutoCloseable {
             ends = true;
             setReleased();
             if (!client.releases.add(this, new Database.Ending(ref, result, failure))) {
-                throw new LeaseException.Unavailable("too many releases wait to be sent: the lease is left to expire", null, false);
+                throw new LeaseException.Unavailable("too many releases wait to be sent: the lease is left to expire", null, Retry.Reason.OVERLOADED);
             }
         }
     }
@@ -651,11 +656,11 @@ public final class Lease implements AutoCloseable {
         client.execute(() -> safely(() -> listener.accept(lost)));
     }
 
-    private static void safely(Runnable listener) {
+    static void safely(Runnable listener) {
         try {
             listener.run();
         } catch (RuntimeException e) {
-            System.getLogger("leasehold").log(System.Logger.Level.WARNING, "a listener of a lease failed", e);
+            System.getLogger("leasehold").log(System.Logger.Level.WARNING, "a listener failed", e);
         }
     }
 

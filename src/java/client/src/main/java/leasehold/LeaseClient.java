@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
@@ -13,6 +14,7 @@ import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BiConsumer;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.Function;
@@ -41,6 +43,8 @@ public final class LeaseClient implements AutoCloseable {
     final String name = "leasehold-" + CLIENTS.incrementAndGet();
     final Releases releases = new Releases(this);
     private final Renewer renewer = new Renewer(this);
+    final Retry.Strategy strategy;
+    final BiConsumer<Retry, Optional<Duration>> retryLog;
     private final long flush;
     private final ThreadPoolExecutor pool = new ThreadPoolExecutor(0, Integer.MAX_VALUE, 10, TimeUnit.SECONDS, new SynchronousQueue<>(),
             task -> thread(task, "work"));
@@ -49,6 +53,8 @@ public final class LeaseClient implements AutoCloseable {
     private LeaseClient(Builder builder) {
         patience = Clock.nanos(builder.patience);
         flush = Clock.nanos(builder.flush);
+        strategy = builder.strategy;
+        retryLog = builder.retryLog;
         database = new Database(builder.url, builder.properties, patience, Clock.nanos(builder.poll));
     }
 
@@ -79,6 +85,8 @@ public final class LeaseClient implements AutoCloseable {
         private Duration patience = Duration.ofSeconds(5);
         private Duration poll = Duration.ofSeconds(5);
         private Duration flush = Duration.ofSeconds(5);
+        private Retry.Strategy strategy = Retry.PATIENT;
+        private BiConsumer<Retry, Optional<Duration>> retryLog = (retry, delay) -> { };
 
         private Builder(String url) {
             this.url = Objects.requireNonNull(url, "url");
@@ -129,6 +137,28 @@ public final class LeaseClient implements AutoCloseable {
          */
         public Builder flushTimeout(Duration value) {
             flush = positive("flush_timeout", value);
+            return this;
+        }
+
+        /**
+         * Has a strategy decide about retries, within each request's time. Renewals go on whatever it says.
+         *
+         * @param value the strategy; by default all but LEASE_HELD is repeated after 100 ms
+         * @return this
+         */
+        public Builder strategy(Retry.Strategy value) {
+            strategy = Objects.requireNonNull(value, "strategy");
+            return this;
+        }
+
+        /**
+         * Tells of each retry and each refusal.
+         *
+         * @param value gets the request, and the delay before the next attempt, which is empty where none follows
+         * @return this
+         */
+        public Builder retryLog(BiConsumer<Retry, Optional<Duration>> value) {
+            retryLog = Objects.requireNonNull(value, "retryLog");
             return this;
         }
 
@@ -216,7 +246,7 @@ public final class LeaseClient implements AutoCloseable {
         LeaseRequest request = lease(all.get(0).namespace(), all.get(0).key());
         options.accept(request);
         request.checkAll();
-        return acquire(request, leaseKey -> all.stream().map(each -> new Database.Ref(each.namespace(), each.key(), leaseKey)).toList(),
+        return acquire("AcquireAll", request, leaseKey -> all.stream().map(each -> new Database.Ref(each.namespace(), each.key(), leaseKey)).toList(),
                 (refs, until, isGivenUp) -> database.acquireAll(all, refs.get(0).leaseKey(), request), leases -> new Leases(this, leases));
     }
 
@@ -312,15 +342,16 @@ public final class LeaseClient implements AutoCloseable {
     }
 
     Lease acquire(LeaseRequest request) throws InterruptedException {
-        return acquire(request, leaseKey -> List.of(new Database.Ref(request.namespace, request.key, leaseKey)),
+        return acquire("Acquire", request, leaseKey -> List.of(new Database.Ref(request.namespace, request.key, leaseKey)),
                 (refs, until, isGivenUp) -> List.of(database.acquire(refs.get(0), request, until, isGivenUp)), leases -> leases.get(0));
     }
 
-    private <T> T acquire(LeaseRequest request, Function<String, List<Database.Ref>> names, Attempt attempt, Function<List<Lease>, T> result)
+    private <T> T acquire(String verb, LeaseRequest request, Function<String, List<Database.Ref>> names, Attempt attempt, Function<List<Lease>, T> result)
             throws InterruptedException {
         CompletableFuture<T> answer = new CompletableFuture<>();
+        Retrying retrying = new Retrying(this, request, verb);
         // In a thread of its own, which outlives a caller who gives up: JDBC cannot be interrupted.
-        if (isClosed || !execute(() -> acquire(request, names, attempt, result, answer))) {
+        if (isClosed || !execute(() -> acquire(retrying, request, names, attempt, result, answer))) {
             throw closed();
         }
         try {
@@ -343,42 +374,55 @@ public final class LeaseClient implements AutoCloseable {
         return new IllegalStateException("the client is closed");
     }
 
-    private <T> void acquire(LeaseRequest request, Function<String, List<Database.Ref>> names, Attempt attempt, Function<List<Lease>, T> result,
-            CompletableFuture<T> answer) {
+    private <T> void acquire(Retrying retrying, LeaseRequest request, Function<String, List<Database.Ref>> names, Attempt attempt,
+            Function<List<Lease>, T> result, CompletableFuture<T> answer) {
         BooleanSupplier isGivenUp = () -> isClosed || answer.isDone();
         List<Database.Ref> refs = names.apply(UUID.randomUUID().toString());
         refs.forEach(each -> releases.await(each, patience, isGivenUp));
         long until = request.whileAlive ? Clock.NEVER : Clock.in(request.wait);
-        for (boolean isRepeated = false;;) {
+        long end = until == Clock.NEVER ? until : until + patience;
+        for (boolean isRepeated = false; !isGivenUp.getAsBoolean();) {
             try {
-                if (!isGivenUp.getAsBoolean()) {
-                    granted(request, refs, attempt.run(refs, until, isGivenUp), result, answer);
-                    return;
-                }
+                granted(request, refs, attempt.run(refs, until, isGivenUp), result, answer);
+                return;
             } catch (LeaseException.Unavailable e) {
                 // The same lease key makes the repetition the same acquisition, with its old place in the queue.
-                if (!isGivenUp.getAsBoolean() && (until == Clock.NEVER || Clock.now() < until + patience)) {
-                    isRepeated = true;
-                    Clock.pause(100);
-                    continue;
+                isRepeated = true;
+                if (!isRepeated(retrying, e, end, isGivenUp, answer)) {
+                    break;
                 }
-                answer.completeExceptionally(isClosed ? closed() : e);
+            } catch (LeaseException.Held e) {
+                boolean isFinal = !request.wait.isZero() || request.whileAlive;
+                if (!isRepeated(retrying, e, isFinal ? 0 : end, isGivenUp, answer)) {
+                    return;
+                }
             } catch (LeaseException.Denied e) {
-                if (isRepeated && e.reason().equals("LEASE_ENDED")) { // granted unheard, and over
-                    isRepeated = false;
-                    refs = names.apply(UUID.randomUUID().toString());
-                    continue;
+                if (!isRepeated || !e.reason().equals("LEASE_ENDED")) {
+                    answer.completeExceptionally(e);
+                    return;
                 }
-                answer.completeExceptionally(e);
-                return;
+                isRepeated = false; // granted unheard, and over
+                refs = names.apply(UUID.randomUUID().toString());
             } catch (RuntimeException | Error e) {
                 answer.completeExceptionally(isClosed ? closed() : e);
                 return;
             }
-            answer.completeExceptionally(closed());
-            giveUp(request, refs);
-            return;
         }
+        answer.completeExceptionally(closed());
+        giveUp(request, refs);
+    }
+
+    /** Or the answer is the attempt's exception, or the strategy's. */
+    private boolean isRepeated(Retrying retrying, LeaseException e, long end, BooleanSupplier isGivenUp, CompletableFuture<?> answer) {
+        try {
+            if (retrying.again(e, end, isGivenUp)) {
+                return true;
+            }
+            answer.completeExceptionally(isClosed ? closed() : e);
+        } catch (RuntimeException | Error thrown) {
+            answer.completeExceptionally(thrown);
+        }
+        return false;
     }
 
     private <T> void granted(LeaseRequest request, List<Database.Ref> refs, List<Database.Grant> grants, Function<List<Lease>, T> result,

@@ -172,11 +172,20 @@ public abstract sealed class LeaseException extends RuntimeException {
     /** The database did not answer in time. A lease that was granted unheard is released as soon as the database answers. */
     public static final class Unavailable extends LeaseException {
         private static final long serialVersionUID = 1;
-        final boolean isBusy; // a row is locked by somebody else
+        private final Retry.Reason reason;
 
-        Unavailable(String message, Throwable cause, boolean isBusy) {
+        Unavailable(String message, Throwable cause, Retry.Reason reason) {
             super(message, cause);
-            this.isBusy = isBusy;
+            this.reason = reason;
+        }
+
+        /**
+         * Why the last attempt failed.
+         *
+         * @return the reason
+         */
+        public Retry.Reason reason() {
+            return reason;
         }
     }
 

@@ -26,6 +26,7 @@ public final class LeaseRequest {
     boolean isRenewed = true;
     boolean whileAlive;
     LeaseListener listener;
+    Retry.Strategy strategy; // null: the client's
     private final LeaseClient client;
 
     LeaseRequest(LeaseClient client, String namespace, String key) {
@@ -169,6 +170,17 @@ public final class LeaseRequest {
      */
     public LeaseRequest tell(LeaseListener value) {
         listener = value;
+        return this;
+    }
+
+    /**
+     * Has a strategy decide about the retries of the acquisition, and of what is done with its lease, in place of the client's.
+     *
+     * @param value the strategy
+     * @return this
+     */
+    public LeaseRequest retries(Retry.Strategy value) {
+        strategy = Objects.requireNonNull(value, "strategy");
         return this;
     }
 

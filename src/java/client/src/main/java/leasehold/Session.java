@@ -42,7 +42,7 @@ final class Session implements AutoCloseable {
             }
             driver = connection.unwrap(PGConnection.class);
         } catch (SQLException e) {
-            throw exception("", "", e);
+            throw exception("", "", e, Retry.Reason.SOCKET_NOT_AVAILABLE);
         }
         int backend;
         try {
@@ -108,11 +108,14 @@ final class Session implements AutoCloseable {
 
     private RuntimeException failed(String namespace, String key, SQLException e) {
         String state = e.getSQLState();
-        boolean isServers = e instanceof PSQLException && ((PSQLException) e).getServerErrorMessage() != null;
-        if (!isServers || state == null || state.startsWith("08") || state.startsWith("57P")) {
+        if (!isServers(e) || state == null || state.startsWith("08") || state.startsWith("57P")) {
             abort();
         }
         return exception(namespace, key, e);
+    }
+
+    private static boolean isServers(SQLException e) {
+        return e instanceof PSQLException postgres && postgres.getServerErrorMessage() != null;
     }
 
     boolean isUsable() {
@@ -146,6 +149,10 @@ final class Session implements AutoCloseable {
 
     /** The exception of this package for one of PostgreSQL's, or of the connection's. */
     static RuntimeException exception(String namespace, String key, SQLException e) {
+        return exception(namespace, key, e, isServers(e) ? Retry.Reason.DATABASE_UNAVAILABLE : Retry.Reason.SOCKET_CLOSED_WHILE_IN_FLIGHT);
+    }
+
+    private static RuntimeException exception(String namespace, String key, SQLException e, Retry.Reason otherwise) {
         String state = e.getSQLState() == null ? "" : e.getSQLState();
         ServerErrorMessage server = e instanceof PSQLException postgres ? postgres.getServerErrorMessage() : null;
         String message = server == null || server.getMessage() == null ? e.getMessage() : server.getMessage();
@@ -167,7 +174,7 @@ final class Session implements AutoCloseable {
             case "LH007", "42501":
                 return new LeaseException.Denied("ACCESS_DENIED", message, e);
             case "55P03":
-                return new LeaseException.Unavailable(message, e, true);
+                return new LeaseException.Unavailable(message, e, Retry.Reason.SCOPE_BUSY);
             default:
                 break;
         }
@@ -177,6 +184,6 @@ final class Session implements AutoCloseable {
         if (state.startsWith("3D") || state.startsWith("3F") || state.startsWith("42")) { // no database, no schema
             return new LeaseException.Denied(state, message, e);
         }
-        return new LeaseException.Unavailable(message, e, false);
+        return new LeaseException.Unavailable(message, e, otherwise);
     }
 }

@@ -9,7 +9,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 
-/** A proxy before PostgreSQL. While it is frozen, answers do not pass. */
+/** A proxy before PostgreSQL. While it is frozen, answers do not pass; while it refuses, there are no connections. */
 final class Pipe implements AutoCloseable {
     private final ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     private final String url;
@@ -17,6 +17,7 @@ final class Pipe implements AutoCloseable {
     private final List<Socket> sockets = new ArrayList<>();
     private final ByteArrayOutputStream said = new ByteArrayOutputStream(); // by clients
     private boolean isFrozen;
+    private boolean isRefusing;
 
     Pipe(String url) throws IOException {
         this.url = url;
@@ -24,6 +25,10 @@ final class Pipe implements AutoCloseable {
         start(() -> {
             while (true) {
                 Socket client = listener.accept();
+                if (isRefusing()) {
+                    client.close();
+                    continue;
+                }
                 Socket server = new Socket(InetAddress.getLoopbackAddress(), port);
                 synchronized (this) {
                     sockets.add(client);
@@ -77,6 +82,22 @@ final class Pipe implements AutoCloseable {
         notifyAll();
     }
 
+    private synchronized boolean isRefusing() {
+        return isRefusing;
+    }
+
+    synchronized void refuse(boolean on) throws IOException {
+        isRefusing = on;
+        cut();
+    }
+
+    private void cut() throws IOException {
+        for (Socket socket : sockets) {
+            socket.close();
+        }
+        sockets.clear();
+    }
+
     synchronized int said() {
         return said.size();
     }
@@ -89,8 +110,6 @@ final class Pipe implements AutoCloseable {
     public synchronized void close() throws IOException {
         listener.close();
         freeze(false);
-        for (Socket socket : sockets) {
-            socket.close();
-        }
+        cut();
     }
 }

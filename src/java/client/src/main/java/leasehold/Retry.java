@@ -1,0 +1,68 @@
+package leasehold;
+
+import java.time.Duration;
+import java.util.Optional;
+import java.util.Set;
+
+/**
+ * A request whose attempt has failed. All requests are idempotent by their lease keys.
+ *
+ * @param verb Acquire, AcquireAll, Downgrade or Release
+ * @param namespace of several leases the first
+ * @param key of several leases the first
+ * @param reason why the attempt failed
+ * @param cause what it failed with
+ * @param attempts so far
+ * @param reasons of the attempts so far
+ * @param remaining of the request's time
+ */
+public record Retry(String verb, String namespace, String key, Reason reason, LeaseException cause, int attempts, Set<Reason> reasons, Duration remaining) {
+    private static final int[] CONTROLLED = {1, 10, 50, 100, 500, 1000};
+
+    /** libleasehold's default: repeats all but LEASE_HELD, after 1, 2, 4 ... 256, 500 ms. */
+    public static final Strategy BEST_EFFORT = retry -> retry.reason == Reason.LEASE_HELD ? Optional.empty()
+            : Optional.of(Duration.ofMillis(Math.min(1L << Math.min(retry.attempts - 1, 9), 500)));
+
+    /** Repeats nothing. */
+    public static final Strategy FAIL_FAST = retry -> Optional.empty();
+
+    static final Strategy PATIENT = retry -> retry.reason == Reason.LEASE_HELD ? Optional.empty() : Optional.of(Duration.ofMillis(100));
+
+    /** Decides whether and when another attempt follows. */
+    @FunctionalInterface
+    public interface Strategy {
+        /**
+         * Decides. It may be called in a thread of the client's; what it throws ends the request.
+         *
+         * @param retry the request
+         * @return the delay before the next attempt; empty, or longer than what remains: the request fails
+         */
+        Optional<Duration> next(Retry retry);
+    }
+
+    /** Why an attempt failed, by the names of libleasehold. */
+    public enum Reason {
+        /** There is no connection. */
+        SOCKET_NOT_AVAILABLE,
+        /** The connection broke, or was too slow, after the statement was sent: it may have been done. */
+        SOCKET_CLOSED_WHILE_IN_FLIGHT,
+        /** The database answers that it cannot serve now. */
+        DATABASE_UNAVAILABLE,
+        /** Somebody keeps the row of the name locked. */
+        SCOPE_BUSY,
+        /** Another holds the lease, and the request does not wait. */
+        LEASE_HELD,
+        /** Too many releases of this client wait to be sent. It is not repeated. */
+        OVERLOADED
+    }
+
+    /**
+     * Delays that grow quickly: 1, 10, 50, 100, 500, then 1000 ms.
+     *
+     * @param attempts so far, from 1 on
+     * @return the delay
+     */
+    public static Duration controlledBackoff(int attempts) {
+        return Duration.ofMillis(CONTROLLED[Math.min(Math.max(attempts, 1), CONTROLLED.length) - 1]);
+    }
+}
