@@ -13,7 +13,7 @@ import urllib.request
 SITE = pathlib.Path(__file__).resolve().parents[2] / "deploy/examples/patroni/site"
 NODES, DAEMONS = ("n1", "n2", "n3"), ("d1", "d2")
 HOSTS = (*NODES, *DAEMONS, "clients")
-TARGETS = tuple(f"10.77.0.2{name[1]}:7420" for name in DAEMONS)
+TARGETS = ",".join(f"10.77.0.2{name[1]}:7420" for name in DAEMONS)
 DATABASE = "host=10.77.0.11,10.77.0.12,10.77.0.13 dbname=leasehold user=postgres password=example target_session_attrs=read-write connect_timeout=3"
 SYNCHRONOUS = {"sync_standby", "quorum_standby"}
 

@@ -78,9 +78,9 @@ def summary(load: Load, begun: float, guarded: Sequence[Any]) -> str:
             f"{history.longest_silence(load.grants, begun, now()):.1f} s")
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    options = parse(words)
-    site = Site(options.server.split(","), options.namespace, tls.from_environment(), options.token_file, options.database)
+def verify(options: argparse.Namespace) -> int:
+    site = Site(options.server, options.namespace, tls.from_environment(), options.token_file, options.database)
+    site.metadata()
     if site.database is not None:
         site.prepare()
     load = Load(site, options.kept)
@@ -114,8 +114,13 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-if __name__ == "__main__":
+def main(words: Sequence[str] | None = None) -> int:
     try:
-        sys.exit(main())
+        return verify(parse(words))
     except (LeaseholdError, OSError) as error:
-        sys.exit(f"leasehold-verify: {error}")
+        print(f"leasehold-verify: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,16 +10,16 @@ Watchers       one at each daemon.
 from __future__ import annotations
 
 import collections
-import json
 import random
 import threading
 import time
 import uuid
-from typing import Any, Callable, Sequence
+from typing import Any, Callable
 
 import grpc
 
-from ..grpc_transport import duration, seconds
+from ..errors import LeaseholdError, Unavailable
+from ..grpc_transport import BlockingCalls, GrpcTransport, duration, seconds
 from ..runtime import clock as now
 from ..tls import TLS
 from ..v1 import leasehold_pb2 as pb, leasehold_pb2_grpc
@@ -34,11 +34,9 @@ ENDS_S = 20  # the longest call of those that do not wait in line, and some
 KINDS = {pb.LeaseEvent.TYPE_INITIAL: "initial", pb.LeaseEvent.TYPE_ACQUIRED: "acquired", pb.LeaseEvent.TYPE_RELEASED: "ended",
          pb.LeaseEvent.TYPE_EXPIRED: "ended", pb.LeaseEvent.TYPE_FORCED: "ended"}
 REFUSALS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.ABORTED)
-# Calls are repeated by gRPC where no daemon took them; one that hangs is found by pings.
-CONFIG = json.dumps({"loadBalancingConfig": [{"round_robin": {}}], "methodConfig": [{
-    "name": [{"service": "leasehold.v1.LeaseService", "method": method} for method in ("Acquire", "Heartbeat", "Release")],
-    "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.05s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}}]})
-OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 1), ("grpc.service_config", CONFIG),
+AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN)
+# A daemon that hangs is found by pings.
+OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0),
            ("grpc.keepalive_time_ms", 1000), ("grpc.keepalive_timeout_ms", 1000), ("grpc.keepalive_permit_without_calls", 1),
            ("grpc.http2.max_pings_without_data", 0), ("grpc.http2.min_ping_interval_without_data_ms", 1000),
            ("grpc.http2.min_time_between_pings_ms", 1000), ("grpc.max_reconnect_backoff_ms", 500)]
@@ -47,22 +45,26 @@ OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 1), ("
 class Site:
     """What is tried: the daemons' addresses, a namespace of its own, how to be let in, and the database where guard() is called, if it is."""
 
-    def __init__(self, servers: Sequence[str], namespace: str = "verify", tls: TLS | None = None, token_file: str | None = None,
-                 database: str | None = None) -> None:
-        self.servers, self.namespace, self.tls, self.token_file, self.database = tuple(servers), namespace, tls, token_file, database
+    def __init__(self, servers: str, namespace: str = "verify", tls: TLS | None = None, token_file: str | None = None, database: str | None = None) -> None:
+        self.transport = GrpcTransport(servers, tls, token_file, BlockingCalls())  # it refuses what a client must not do
+        self.servers, self.namespace, self.database = tuple(self.transport.addresses), namespace, database
+        self.sent: list[tuple[str, str]] | None = None
 
-    def channel(self, servers: Sequence[str]) -> Any:
-        target = "ipv4:" + ",".join(servers) if len(servers) > 1 else servers[0]
-        if self.tls is None:
-            return grpc.insecure_channel(target, options=OPTIONS)
-        credentials, more = self.tls.credentials()
-        return grpc.secure_channel(target, credentials, options=OPTIONS + more)
+    def channel(self, server: str) -> Any:
+        tls = self.transport.tls
+        if tls is None or server.startswith("unix:"):
+            return grpc.insecure_channel(server, options=OPTIONS)
+        credentials, more = tls.credentials()
+        return grpc.secure_channel(server, credentials, options=OPTIONS + more)
 
     def metadata(self) -> list[tuple[str, str]]:
-        if self.token_file is None:
-            return []
-        with open(self.token_file, encoding="ascii") as file:
-            return [("authorization", "Bearer " + file.read().strip())]
+        """The token, or the last one while its file is being replaced."""
+        try:
+            self.sent = self.transport.metadata()
+        except Unavailable:
+            if self.sent is None:
+                raise
+        return self.sent
 
     def connect(self) -> Any:
         import psycopg
@@ -70,8 +72,15 @@ class Site:
 
     def prepare(self) -> None:
         """A table for what is written behind guard()."""
-        with self.connect() as connection:
-            connection.execute(f"create table {TABLE} (id bigserial primary key, scope text not null, token bigint not null)")
+        try:
+            import psycopg
+        except ImportError:
+            raise LeaseholdError("a database needs psycopg 3: install leasehold-client[sql], or python3-psycopg", "UNAVAILABLE") from None
+        try:
+            with self.connect() as connection:
+                connection.execute(f"create table {TABLE} (id bigserial primary key, scope text not null, token bigint not null)")
+        except psycopg.Error as error:
+            raise LeaseholdError(f"table {TABLE} cannot be made: {error}", "UNAVAILABLE") from None
 
     def guarded(self) -> list[tuple[str, int]]:
         with self.connect() as connection:
@@ -105,22 +114,33 @@ class Load:
         self.ends: list[Callable[[], Any]] = []
         self.threads: list[threading.Thread] = []
 
-    def stub(self, *servers: str) -> Any:
-        channel = self.site.channel(servers)
+    def stub(self, server: str) -> Any:
+        channel = self.site.channel(server)
         self.ends.append(channel.close)
         return services.LeaseServiceStub(channel)
 
-    def stub_of_all(self, number: int) -> Any:
-        """Which begins with another daemon for each number."""
+    def stubs_of_all(self, number: int) -> list[Any]:
+        """With another daemon first for each number."""
         first = number % len(self.site.servers)
-        return self.stub(*self.site.servers[first:], *self.site.servers[:first])
+        return [self.stub(server) for server in self.site.servers[first:] + self.site.servers[:first]]
 
     def request(self, key: str, length_s: float, **fields: Any) -> Any:
         return pb.AcquireRequest(scope=pb.Scope(namespace=self.site.namespace.split("."), key=key), duration=duration(length_s),
                                  lease_key=str(uuid.uuid4()), owner="leasehold-verify", **fields)
 
-    def call(self, method: Any, request: Any, timeout: float | None) -> Any:
-        return method(request, timeout=timeout, metadata=self.site.metadata())
+    def start_call(self, stub: Any, method: str, request: Any, timeout: float | None = None) -> Any:
+        return getattr(stub, method)(request, timeout=timeout, metadata=self.site.metadata())
+
+    def call(self, stubs: list[Any], method: str, request: Any, timeout: float) -> Any:
+        """Of the first stub. One whose daemon is away goes to the end; after UNAVAILABLE the next one is asked at once."""
+        for left in reversed(range(len(stubs))):
+            try:
+                return self.start_call(stubs[0], method, request, timeout)
+            except grpc.RpcError as error:
+                if error.code() in AWAY:
+                    stubs.append(stubs.pop(0))
+                if not left or error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise
 
     def granted(self, lease: Any, waited: Any, sent: float) -> float:
         """The deadline."""
@@ -128,14 +148,14 @@ class Load:
             self.grants.append(Grant(now(), lease.token))
         return sent + seconds(waited) + seconds(lease.remaining)
 
-    def acquire(self, stub: Any, key: str, length_s: float) -> tuple[Any, float, float] | None:
+    def acquire(self, stubs: list[Any], key: str, length_s: float) -> tuple[Any, float, float] | None:
         """(lease, deadline, when it was asked for); None: not now. The same lease key until there is an answer: it may have been granted unheard."""
         request = self.request(key, length_s, wait=duration(10))
         asked = now()
         while not self.give_up.is_set():
             sent = now()
             try:
-                answer = self.call(stub.Acquire, request, 15)
+                answer = self.call(stubs, "Acquire", request, 15)
             except grpc.RpcError as error:
                 self.errors.append(f"{error.code().name}: {error.details()}")
                 if self.stop.is_set() or error.code() in REFUSALS:
@@ -157,20 +177,20 @@ class Load:
         with self.mutex:
             self.losses.append(Loss(key, token, now(), deadline, pb.EndReason.Name(reason)))
 
-    def release(self, stub: Any, lease: Any, deadline: float) -> None:
+    def release(self, stubs: list[Any], lease: Any, deadline: float) -> None:
         try:
             item = pb.ReleaseItem(lease=pb.LeaseRef(scope=lease.scope, lease_key=lease.lease_key))
-            result = self.call(stub.Release, pb.ReleaseRequest(items=[item]), 5).results[0]
+            result = self.call(stubs, "Release", pb.ReleaseRequest(items=[item]), 5).results[0]
         except grpc.RpcError:
             return  # it ends by its deadline
         if result.outcome == pb.OUTCOME_LOST and result.end_reason == pb.END_REASON_EXPIRED:
             self.lost(lease.scope.key, lease.token, deadline, result.end_reason)
 
     def work(self, number: int) -> None:
-        stub, dice = self.stub_of_all(number), random.Random(number)
+        stubs, dice = self.stubs_of_all(number), random.Random(number)
         while not self.stop.is_set():
             key = f"s{dice.randrange(SCOPES)}"
-            found = self.acquire(stub, key, 5)
+            found = self.acquire(stubs, key, 5)
             if found is None:
                 continue
             lease, deadline, asked = found
@@ -180,13 +200,13 @@ class Load:
                 self.write(key, lease.token)
                 time.sleep(0.02)
             self.note(key, lease.token, begin, min(deadline, now()), asked)
-            self.release(stub, lease, deadline)
+            self.release(stubs, lease, deadline)
 
     def work_carelessly(self, number: int) -> None:
-        stub, dice = self.stub_of_all(number), random.Random(number)
+        stubs, dice = self.stubs_of_all(number), random.Random(number)
         while not self.stop.is_set():
             key = f"s{dice.randrange(SCOPES)}"
-            found = self.acquire(stub, key, 2)
+            found = self.acquire(stubs, key, 2)
             if found is None:
                 continue
             lease, deadline, asked = found
@@ -220,7 +240,7 @@ class Load:
                 turn = (turn + 1) % len(servers)
                 sent, queued, ended = now(), None, False
                 try:
-                    call = self.call(stubs[turn].AcquireStream, request, None)
+                    call = self.start_call(stubs[turn], "AcquireStream", request)
                     for event in call:
                         if event.WhichOneof("event") == "granted":
                             lease, deadline = event.granted, self.granted(event.granted, event.waited, sent)
@@ -243,11 +263,11 @@ class Load:
             begin = now()
             time.sleep(dice.uniform(0.02, 0.2))
             self.note(LINE, lease.token, begin, min(deadline, now()), asked)
-            self.release(stubs[turn], lease, deadline)
+            self.release([stubs[turn]], lease, deadline)
 
     def keep(self, number: int) -> None:
-        stub, key = self.stub_of_all(number), f"keeper-{number}"
-        found = self.acquire(stub, key, self.kept_s)
+        stubs, key = self.stubs_of_all(number), f"keeper-{number}"
+        found = self.acquire(stubs, key, self.kept_s)
         self.kept.release()
         if found is None:
             raise RuntimeError(f"{key} was not granted")
@@ -257,7 +277,7 @@ class Load:
         while not self.stop.wait(2):
             sent = now()
             try:
-                result = self.call(stub.Heartbeat, pb.HeartbeatRequest(leases=[reference]), 5).results[0]
+                result = self.call(stubs, "Heartbeat", pb.HeartbeatRequest(leases=[reference]), 5).results[0]
             except grpc.RpcError:
                 continue
             if result.outcome == pb.OUTCOME_LOST:
@@ -267,7 +287,7 @@ class Load:
                 deadline = sent + seconds(result.remaining)
                 self.renewals += 1
         self.note(key, lease.token, begin, min(deadline, now()), asked)
-        self.release(stub, lease, deadline)
+        self.release(stubs, lease, deadline)
 
     def challenge(self, number: int) -> None:
         """What it is answered comes from the database, so it also shows when that daemon was in touch with it."""
@@ -276,7 +296,7 @@ class Load:
         while not self.stop.wait(0.5):
             key, asked = f"keeper-{dice.randrange(KEEPERS)}", now()
             try:
-                lease = self.call(stub.Acquire, self.request(key, 5), 2).lease
+                lease = self.start_call(stub, "Acquire", self.request(key, 5), 2).lease
                 self.note(key, lease.token, now(), now() + 5, asked)
             except grpc.RpcError as error:
                 if "held" in (error.details() or ""):
@@ -288,7 +308,7 @@ class Load:
         while not self.stop.is_set():
             events: list[Event] = []
             try:
-                call = self.call(stub.WatchLeases, pb.WatchLeasesRequest(namespace=self.site.namespace.split("."), include_initial=True), None)
+                call = self.start_call(stub, "WatchLeases", pb.WatchLeasesRequest(namespace=self.site.namespace.split("."), include_initial=True))
                 self.ends.append(call.cancel)
                 for event in call:
                     if event.type == pb.LeaseEvent.TYPE_SYNCED:
