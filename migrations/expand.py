@@ -1,6 +1,7 @@
 """The functions as they are applied: with the lists of functions/columns.txt, which says how a function names one, in the places of their names;
 and with who may call them. A function is for nobody but whom a grant names: `revoke ... from public` is written behind each. A grant names it
-without its arguments, which are written from its definition, so that another function of that name, of before, is left alone.
+without its arguments, which are written from its definition, so that another function of that name, of before, is left alone. One that has its
+owner's rights (security definer) never looks into a schema of its caller: its search_path is written behind that.
 
 usage: expand.py FUNCTION.SQL       print it so
 """
@@ -14,6 +15,7 @@ NAME = re.compile(r"\{\{(\w+)\.(set|columns|values|table|nulls|settings|text)(?:
 INDENT = " " * 4
 DEFINITION = re.compile(r"^create or replace function ([\w.]+)(?=\().*?^\$\$;\n", re.DOTALL | re.MULTILINE)
 GRANT = re.compile(r"^((?:grant|revoke) execute on function\s)([^;]*?)(\s(?:to|from)\s)", re.MULTILINE)
+DEFINER = re.compile(r"^(?:language \w+(?: \w+)? )?security definer$", re.MULTILINE)
 WITHOUT_ROW = ("table", "nulls", "settings", "text")
 BETWEEN = {"settings": "\n", "text": "\n"}
 
@@ -106,12 +108,13 @@ def signatures(texts):
     return found
 
 
-def with_grants(text, known):
+def with_rights(text, known):
     def complete(found):
         names = [name if "(" in name else known[name] for name in split(found[2])]
         return found[1] + ", ".join(names) + found[3]
 
     text = DEFINITION.sub(lambda found: "%srevoke execute on function %s from public;\n" % (found[0], signature(found)), text)
+    text = DEFINER.sub(lambda found: found[0] + "\nset search_path = pg_catalog, pg_temp", text)
     return GRANT.sub(complete, text)
 
 
@@ -121,7 +124,7 @@ def applied(folder):
     lists = read_lists((folder / "columns.txt").read_text(encoding="utf-8"))
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sql"))}
     known = signatures(texts.values())
-    return {name: with_grants(with_lists(text, lists), known) for name, text in texts.items()}
+    return {name: with_rights(with_lists(text, lists), known) for name, text in texts.items()}
 
 
 if __name__ == "__main__":

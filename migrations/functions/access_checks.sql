@@ -4,7 +4,6 @@
 create or replace function leasehold_internal.rules_name_roles() returns boolean
 language plpgsql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return a.names_roles from leasehold.access_state a;
@@ -111,7 +110,6 @@ $$;
 create or replace function leasehold_internal.readable_by_session() returns text[]
 language plpgsql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if not (select a.names_roles from leasehold.access_state a) or leasehold_internal.is_above_rules() then
@@ -137,7 +135,6 @@ $$;
 create or replace function leasehold_internal.above_readable() returns text[]
 language plpgsql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return array(select distinct p

@@ -5,7 +5,6 @@ create or replace function leasehold_internal.access_list(p_limit integer, p_aft
 returns setof leasehold.access_rule
 language sql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select r.*
     from leasehold.access_rule r
@@ -21,7 +20,6 @@ returns table (
   id text, name text, created_at timestamptz, created_by text, expires_at timestamptz, last_used_at timestamptz)
 language sql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select t.id, t.name, t.created_at, t.created_by, t.expires_at, t.last_used_at
     from leasehold.access_token t

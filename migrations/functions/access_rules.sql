@@ -85,7 +85,6 @@ $$;
 create or replace function leasehold.access_grant(principal text, namespace text, variadic rights text[]) returns boolean
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_problem leasehold_internal.problem := leasehold_internal.rule_problem(principal, namespace, rights);
@@ -105,7 +104,6 @@ comment on function leasehold.access_grant is
 create or replace function leasehold.access_revoke(principal text, namespace text, variadic rights text[] default '{}') returns boolean
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_problem leasehold_internal.problem := leasehold_internal.rule_problem(principal, namespace, rights);
@@ -124,7 +122,6 @@ create or replace function leasehold_internal.access_grant_by(p_by text, p_peer 
 returns setof leasehold.access_rule
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
 begin
@@ -139,7 +136,6 @@ create or replace function leasehold_internal.access_revoke_by(p_by text, p_peer
 returns setof leasehold.access_rule
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
 begin
@@ -154,7 +150,6 @@ comment on function leasehold_internal.access_revoke_by is 'Take rights from a p
 create or replace function leasehold_internal.access_rules() returns table (principal text, namespace text, rights text[])
 language sql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select r.principal, r.namespace, r.rights from leasehold.access_rule r order by r.principal, r.namespace
 $$;

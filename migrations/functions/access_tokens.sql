@@ -85,7 +85,6 @@ create or replace function leasehold.token_create(name text, expires interval de
 returns table (token text, id text, expires_at timestamptz)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_problem leasehold_internal.problem := leasehold_internal.token_problem(name, expires);
@@ -102,7 +101,6 @@ comment on function leasehold.token_create is
 create or replace function leasehold.token_revoke(name_or_id text) returns bigint
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if name_or_id is null then
@@ -121,7 +119,6 @@ create or replace function leasehold_internal.token_create_by(p_by text, p_peer 
 returns table (id text, name text, token text, created_at timestamptz, expires_at timestamptz)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
 begin
@@ -134,7 +131,6 @@ comment on function leasehold_internal.token_create_by is 'Make a bearer token, 
 create or replace function leasehold_internal.token_revoke_by(p_by text, p_peer text, p_name_or_id text) returns bigint
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
 begin
@@ -147,7 +143,6 @@ comment on function leasehold_internal.token_revoke_by is 'Revoke a bearer token
 create or replace function leasehold_internal.access_tokens() returns table (id text, name text, hash bytea, expires_at timestamptz)
 language sql volatile
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select t.id, t.name, t.hash, t.expires_at
     from leasehold.access_token t
@@ -160,7 +155,6 @@ comment on function leasehold_internal.access_tokens is 'The bearer tokens that 
 create or replace function leasehold_internal.token_used(p_ids text[]) returns void
 language sql volatile
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
   update leasehold.access_token t
      set last_used_at = clock_timestamp()

@@ -9,7 +9,6 @@ create or replace function leasehold.acquire(
 returns setof leasehold.lease
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 -- What is read by its key is not scanned, however small the table was when the plan was made.
 set enable_seqscan = off
 set jit = off

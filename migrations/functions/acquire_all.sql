@@ -8,7 +8,6 @@ create or replace function leasehold.acquire_all(
 returns setof leasehold.lease
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -18,7 +18,6 @@ create or replace function leasehold_internal.acquire_all_one(
 returns setof leasehold_internal.answer
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 {{joins.settings}}
 set jit = off
 as $$

@@ -31,7 +31,6 @@ create or replace function leasehold_internal.acquire_items(
 returns setof leasehold_internal.acquired
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 {{batch.settings}}
 as $$
 declare
@@ -275,7 +274,6 @@ create or replace function leasehold_internal.acquire_batch(
 returns setof leasehold_internal.answer
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return query

@@ -4,7 +4,6 @@
 create or replace function leasehold.add_hook(namespace text, event text, function regprocedure) returns boolean
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -45,7 +44,6 @@ comment on function leasehold.add_hook is
 create or replace function leasehold.remove_hook(namespace text, event text, function regprocedure) returns boolean
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -66,7 +64,6 @@ comment on function leasehold.remove_hook is
 create or replace function leasehold.remove_hook_named(namespace text, event text, function_name text) returns boolean
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

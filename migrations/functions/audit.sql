@@ -43,7 +43,6 @@ create or replace function leasehold_internal.audit_write(
 returns void
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform leasehold_internal.audit_add(p_principal, p_peer, p_action, p_namespace, p_key, p_token, p_reason, p_outcome, p_count);
@@ -56,7 +55,6 @@ comment on function leasehold_internal.audit_write is 'Write down in the audit w
 create or replace function leasehold.set_audit_retention(retention interval) returns void
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if retention is null or retention < interval '0' or retention > interval '1000 years' then

@@ -3,7 +3,6 @@
 create or replace function leasehold.bump_epoch() returns void
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform leasehold_internal.jump_epoch(true);

@@ -37,7 +37,6 @@ create or replace function leasehold_internal.view_namespaces(
 returns table (namespace text, held text, waiting text, expired text, failing text, partial text, after text)
 language plpgsql volatile
 security definer
-set search_path = pg_catalog, pg_temp
 {{page.settings}}
 as $$
 #variable_conflict use_column
@@ -116,7 +115,6 @@ returns table (
   first_waiter text, advice text, mode text, units text, holders text, rests_until text, policy text)
 language sql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select x.state, x.holder, x.principal, x.token::text, x.liveness, leasehold_internal.epoch_us(x.since), x.heartbeats::text,
          leasehold_internal.epoch_us(x.last_heartbeat_at), leasehold_internal.epoch_us(x.expires_at), x.waiters::text, x.first_waiter, x.advice,
@@ -141,7 +139,6 @@ returns table (
   coordinator text, ticket text, mode text, units text, rests_until text, scopes text, after text)
 language plpgsql stable
 security definer
-set search_path = pg_catalog, pg_temp
 {{page.settings}}
 as $$
 #variable_conflict use_column
@@ -191,7 +188,6 @@ create or replace function leasehold_internal.view_waits(
 returns table (owner text, principal text, holds_namespace text, holds_key text, wants_namespace text, wants_key text, after text)
 language sql stable
 security definer
-set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
@@ -255,7 +251,6 @@ returns table (
   ended_by text, mode text, units text, slots text, after text)
 language plpgsql stable
 security definer
-set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 as $$
 #variable_conflict use_column
@@ -305,7 +300,6 @@ returns table (
   namespace text, key text, token text, owner text, principal text, reap_failures text, error text, failed_at text, next_try_at text, after text)
 language sql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select f.namespace, f.key, f.token::text, f.owner, s.principal, f.reap_failures::text, f.error, leasehold_internal.epoch_us(f.failed_at),
          leasehold_internal.epoch_us(f.next_try_at), concat_ws(E'\n', f.namespace, f.key, f.token::text)
@@ -331,7 +325,6 @@ returns table (
   at text, principal text, peer text, action text, namespace text, key text, token text, reason text, outcome text, count text, after text)
 language plpgsql stable
 security definer
-set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 as $$
 #variable_conflict use_column
@@ -371,7 +364,6 @@ create or replace function leasehold_internal.view_daemons(
 returns table (id text, host text, pid text, version text, started_at text, seen_at text, live text, self text, seen text, waiters text, after text)
 language sql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select c.id::text, c.host, c.pid::text, c.version, leasehold_internal.epoch_us(c.started_at), leasehold_internal.epoch_us(c.seen_at),
          (c.seen_at > n.now - interval '5 s')::text, (c.id::text = p_key)::text, leasehold_internal.to_us(n.now - c.seen_at)::text,
@@ -389,7 +381,6 @@ create or replace function leasehold_internal.view_database(
 returns table (version text, role text, waiting text, reaper_lag text)
 language sql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select current_setting('server_version'), case when pg_is_in_recovery() then 'standby' else 'primary' end,
          (select count(*)::text from leasehold.waiter),

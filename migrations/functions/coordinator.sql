@@ -4,7 +4,6 @@ create or replace function leasehold_internal.coordinator_register(p_coordinator
 returns table (database_now timestamptz, timeline bigint, schema_version integer)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -39,7 +38,6 @@ create or replace function leasehold_internal.coordinator_tick(p_coordinator uui
 returns table (database_now timestamptz, is_registered boolean, namespace text, key text, access_version bigint)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 {{lookups.settings}}
 as $$
 #variable_conflict use_column
@@ -167,7 +165,6 @@ $$;
 create or replace function leasehold_internal.coordinator_unregister(p_coordinator uuid) returns void
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_now timestamptz := clock_timestamp();

@@ -6,7 +6,6 @@
 create or replace function leasehold_internal.core_life()
 returns table (id bigint, started_at timestamptz, is_same boolean, contract integer)
 language sql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select f.id, f.started_at, f.is_same, 2 from leasehold_internal.life_facts() f
 $$;
@@ -21,7 +20,6 @@ returns table (
   has_release_ok_hook boolean, has_release_fail_hook boolean, min_duration interval, max_duration interval, grace interval, grace_us bigint,
   dead_after interval, dead_after_us bigint, max_hold interval, max_hold_us bigint, may_wait boolean)
 language sql stable security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select not r.frozen and r.max_leases is null and r.at_least is null and leasehold_internal.hold_limit(r) is null,
          r.expiry = 'manual',
@@ -45,7 +43,6 @@ comment on function leasehold_internal.core_rules is 'The rules of a namespace, 
 -- These scopes have been granted: tell who watches. Locks what tell_watchers() does.
 create or replace function leasehold_internal.core_granted(p_namespace text[], p_key text[]) returns void
 language plpgsql security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if exists (select from leasehold.watch) then
@@ -58,7 +55,6 @@ comment on function leasehold_internal.core_granted is 'What follows the grant o
 -- The leases of these scopes have been ended: history, limits, who watches, and SQL users who wait. Locks what those functions do.
 create or replace function leasehold_internal.core_released(p_namespace text[], p_key text[]) returns void
 language plpgsql security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if exists (select from leasehold.policy p where p.history) then

@@ -12,7 +12,6 @@ returns table (
   {{answer.table}}, wake boolean)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$
@@ -158,7 +157,6 @@ create or replace function leasehold.downgrade(namespace text, key text, lease_k
 returns setof leasehold.lease
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$

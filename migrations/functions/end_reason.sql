@@ -3,7 +3,6 @@
 create or replace function leasehold.end_reason(namespace text, key text, lease_key uuid) returns text
 language plpgsql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_denial text := leasehold_internal.denial('lease', end_reason.namespace);

@@ -8,7 +8,6 @@ returns table (
   rests_until timestamptz, mode text, units integer, holders integer)
 language plpgsql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -12,7 +12,6 @@ returns table (
   outcome text, message text, namespace text, key text, lease_key uuid, {{lease.table}}, {{shape.table}})
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -119,7 +118,6 @@ create or replace function leasehold.force_release(
 returns setof leasehold.lease
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -7,7 +7,6 @@ returns table (
   {{shape.table}}, units_free integer, holder_count integer)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

@@ -14,7 +14,6 @@
 create or replace function leasehold.guard(namespace text, key text, token bigint, lease_key uuid default null) returns void
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -164,7 +163,6 @@ $$;
 create or replace function leasehold_internal.end_long_guards(p_max_guard interval) returns table (session text, trouble text)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_now timestamptz := clock_timestamp();

@@ -13,7 +13,6 @@ returns table (
   {{answer.table}})
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 {{lookups.settings}}
 as $$
 #variable_conflict use_column

@@ -4,7 +4,6 @@
 create or replace function leasehold.heartbeat(namespace text, key text, lease_key uuid) returns timestamptz
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$

@@ -13,7 +13,6 @@ returns table (
   {{beat_answer.table}})
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 {{batch.settings}}
 as $$
 #variable_conflict use_column

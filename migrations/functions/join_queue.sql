@@ -6,7 +6,6 @@ create or replace function leasehold.join_queue(namespace text, key text, lease_
 returns table ("position" integer, channel text)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$

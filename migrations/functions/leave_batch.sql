@@ -12,7 +12,6 @@ returns table (
   holder_count integer)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 {{lookups.settings}}
 as $$
 #variable_conflict use_column
@@ -181,7 +180,6 @@ create or replace function leasehold_internal.pass_on(
 returns boolean
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_scope leasehold.scope;

@@ -4,7 +4,6 @@
 create or replace function leasehold.leave_queue(namespace text, key text, lease_key uuid) returns boolean
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -10,7 +10,6 @@ returns table (
   namespace text, key text, {{lease.table}}, {{shape.table}})
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 {{page.settings}}
 as $$
 #variable_conflict use_column
@@ -112,7 +111,6 @@ returns table (
   namespace text, key text, {{lease.table}}, {{shape.table}})
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

@@ -45,7 +45,6 @@ returns table (
   {{policy.table}})
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
@@ -66,7 +65,6 @@ returns table (
   {{policy.table}})
 language sql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select o.*
     from leasehold_internal.own_policies() o

@@ -214,7 +214,6 @@ returns table (
   {{policy.table}})
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
 begin

@@ -10,7 +10,6 @@ returns table (
   next_try_at timestamptz)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -17,7 +17,6 @@ returns table (
   {{lease.table}}, lease_key uuid, {{shape.table}})
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 {{lookups.settings}}
 as $$
 #variable_conflict use_column

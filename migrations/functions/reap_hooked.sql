@@ -12,7 +12,6 @@ returns table (
   {{lease.table}}, lease_key uuid)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 set plan_cache_mode = force_generic_plan
@@ -130,7 +129,6 @@ returns table (
   {{lease.table}}, lease_key uuid)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$

@@ -15,7 +15,6 @@ returns table (
   heartbeats bigint, limit_us bigint)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$
@@ -142,7 +141,6 @@ $$;
 create or replace function leasehold_internal.audit_reaped(p_namespaces text[]) returns void
 language sql volatile
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select leasehold_internal.audit_add(null, null, 'reap', d.namespace, null, null, null, 'done', d.count)
     from (select n.namespace, count(*) from unnest(p_namespaces) n (namespace) group by n.namespace) d
@@ -191,7 +189,6 @@ $$;
 create or replace function leasehold_internal.reap_stale_tidy(p_max integer) returns integer
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$

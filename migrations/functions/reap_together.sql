@@ -14,7 +14,6 @@ create or replace function leasehold_internal.reap_together(
 returns setof bigint
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 -- As hooks usually find them.
 set enable_seqscan = on
 set enable_hashjoin = on

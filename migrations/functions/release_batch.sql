@@ -12,7 +12,6 @@ create or replace function leasehold_internal.release_batch(
 returns table (n integer, outcome text, end_reason text, message text, wake boolean)
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 {{batch.settings}}
 as $$
 #variable_conflict use_column

@@ -2,7 +2,6 @@
 create or replace function leasehold.release_fail(namespace text, key text, lease_key uuid, error text) returns boolean
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_denial text := leasehold_internal.denial('lease', namespace);

@@ -5,7 +5,6 @@ create or replace function leasehold.release_ok(namespace text, key text, lease_
 returns boolean
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_denial text := leasehold_internal.denial('lease', namespace);

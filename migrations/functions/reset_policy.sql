@@ -3,7 +3,6 @@
 create or replace function leasehold.reset_policy(namespace text, column_name text default null) returns void
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_columns text[] := case when column_name is null then leasehold_internal.policy_columns() else array[column_name] end;

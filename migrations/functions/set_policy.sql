@@ -10,7 +10,6 @@ create or replace function leasehold.set_policy(
 returns void
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_problem leasehold_internal.problem;

@@ -29,7 +29,6 @@ returns table (
 language plpgsql
 volatile
 security definer
-set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
 #variable_conflict use_column
@@ -102,7 +101,6 @@ create or replace function leasehold_internal.findings() returns table (keeping 
 language sql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
   select (select string_agg(format('the partitions of leasehold.%s cannot be looked after since %s: %s', k.name,
                                    to_char(k.failing_since at time zone 'UTC', 'YYYY-MM-DD HH24:MI "UTC"'), k.error), '; ' order by k.name)
@@ -117,7 +115,6 @@ create or replace function leasehold_internal.count_held() returns bigint
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_pages bigint := greatest(pg_relation_size('leasehold.scope') / current_setting('block_size')::bigint, 1);
@@ -155,7 +152,6 @@ returns table (us bigint, pid integer, usename text, application text, state tex
 language plpgsql
 stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if pg_has_role('pg_read_all_stats', 'usage') then

@@ -6,7 +6,6 @@
 create or replace function leasehold_internal.life_and_time(out life leasehold.life_now, out now timestamptz)
 language plpgsql stable
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   life := leasehold_internal.life(null);

@@ -20,7 +20,6 @@
 create or replace function leasehold_internal.watch_add(p_coordinator uuid, p_namespace text, p_include_children boolean) returns void
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
 begin
@@ -48,7 +47,6 @@ comment on function leasehold_internal.watch_add is 'Watch a namespace, by a coo
 create or replace function leasehold_internal.watch_remove(p_coordinator uuid, p_namespace text, p_include_children boolean) returns boolean
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   delete from leasehold.watch w
@@ -66,7 +64,6 @@ comment on function leasehold_internal.watch_remove is 'Watch a namespace no mor
 create or replace function leasehold_internal.watch_clear(p_coordinator uuid) returns integer
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_count integer;
@@ -87,7 +84,6 @@ comment on function leasehold_internal.watch_clear is 'Watch nothing any more, b
 create or replace function leasehold_internal.watch_barrier(p_coordinator uuid) returns xid8
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   if not exists (select from leasehold.watch w where w.coordinator = p_coordinator) then
@@ -103,7 +99,6 @@ comment on function leasehold_internal.watch_barrier is 'What a new watch has to
 create or replace function leasehold_internal.watch_settled(p_horizon xid8) returns boolean
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 as $$
 begin
   return not exists (
@@ -244,7 +239,6 @@ returns table (
   {{shape.table}})
 language plpgsql
 security definer
-set search_path = pg_catalog, pg_temp
 {{lookups.settings}}
 as $$
 #variable_conflict use_column
