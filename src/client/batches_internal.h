@@ -58,7 +58,6 @@ void lh_renewals_call(struct renewals *renewals, struct lease_batch *batch, int6
  */
 
 struct endpoint;
-struct lease_batch;
 struct lh_client;
 struct keep_alive_stream;
 
@@ -90,7 +89,6 @@ void lh_keep_alive_stop(struct keep_alive *keep_alive);
  * request, until the next one is due; leases answered RETRY go again soon. Only LOST and the deadline end a lease.
  */
 
-struct lh_client;
 struct lh_lease;
 
 struct renewals {
@@ -117,8 +115,6 @@ void lh_renewals_add(struct renewals *renewals, const struct lh_lease *lease);
  *                                                           then it is logged as left to expire
  */
 
-struct lh_client;
-struct lh_lease;
 struct lh_request;
 struct release_batch;
 

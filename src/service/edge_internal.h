@@ -81,8 +81,6 @@ void lh_unknown_tokens_finish(struct lh_service *service);
  * something.
  */
 
-struct lh_rpc_call;
-
 /* Room for principal, right and namespace, cut if they are longer. */
 #define LH_PERMIT_WORDS_BYTES 640
 
@@ -121,8 +119,6 @@ void lh_permit_refuse_item(struct lh_rpc_call *call, const struct lh_access_call
 
 /* Traces of calls, see trace/tracer.h: a call that is not traced costs a look at one pointer. */
 
-struct lh_rpc_call;
-
 /* Begins the trace of a call. Call it first. */
 void lh_tracing_begin(struct lh_rpc_call *call);
 void lh_tracing_scope(struct lh_rpc_call *call, const char *ns, const char *key);
@@ -138,7 +134,6 @@ void lh_tracing_end(struct lh_rpc_call *call);
    right. */
 
 struct lh_loop;
-struct lh_service;
 
 /* Starts. With a loop it looks at open calls in the loop's turns, with NULL at all at once. */
 void lh_rights_start(struct lh_service *service, struct lh_loop *loop);

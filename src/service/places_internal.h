@@ -116,8 +116,6 @@ void lh_route_catch_up(struct lh_routed_watch *watch);
  * through all of them, tokens are the home's. It has no batches and is never started.
  */
 
-struct lh_places;
-
 /* Borrows `places`. */
 struct lh_store *lh_placed_store_create(const struct lh_places *places);
 /* Call it after the last answer of its stores; NULL does nothing. */
@@ -126,8 +124,6 @@ void lh_placed_store_destroy(struct lh_store *store);
 /* --- placed lists --- */
 
 /* Lists that go through all databases, for placed_store.c; each works as in struct lh_store_ops. */
-
-struct lh_places;
 
 /* Lists policies or rules of all databases. */
 enum lh_status lh_placed_list(const struct lh_places *places, const struct lh_list_page *page, lh_rows_cb *on_done,
