@@ -224,6 +224,14 @@ void *lh_message_field(ProtobufCMessage *message, const char *name)
     return field == NULL ? NULL : (char *)message + field->offset;
 }
 
+void **lh_message_list(const ProtobufCMessage *message, size_t *count)
+{
+    const ProtobufCFieldDescriptor *field = &message->descriptor->fields[0];
+
+    *count = *(const size_t *)(const void *)((const char *)message + field->quantifier_offset);
+    return *(void **const *)(const void *)((const char *)message + field->offset);
+}
+
 void lh_message_set_list(ProtobufCMessage *message, void *elements, size_t count)
 {
     const ProtobufCFieldDescriptor *field = &message->descriptor->fields[0];

@@ -36,6 +36,8 @@ void *lh_rows_message(const ProtobufCMessageDescriptor *type, const struct lh_ro
 /* Returns where the field of this name is in `message`; NULL: it has none. */
 void *lh_message_field(ProtobufCMessage *message, const char *name);
 
+/* Returns the elements of the first field of `message`, which is repeated. */
+void **lh_message_list(const ProtobufCMessage *message, size_t *count);
 /* Sets the first field of `message`, which is repeated, to `count` elements. */
 void lh_message_set_list(ProtobufCMessage *message, void *elements, size_t count);
 

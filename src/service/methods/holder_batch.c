@@ -17,15 +17,13 @@
 
 struct batch;
 
-/* What the two do differently. */
+/* What the two do differently. Each message is a list. */
 struct verb {
-    const ProtobufCMessageDescriptor *type;
-    const char *items; /* the field's name */
-    size_t (*count)(const struct batch *batch);
-    bool (*validate)(const struct batch *batch, size_t i, struct lh_validator *v, const char *field,
-                     struct lh_holder_item *item);
+    const ProtobufCMessageDescriptor *request;
+    const ProtobufCMessageDescriptor *response;
+    bool (*validate)(struct lh_validator *v, const void *asked, const char *field, struct lh_holder_item *item);
     enum lh_status (*send)(const struct lh_service *service, struct lh_holder_request *request);
-    size_t (*pack)(struct batch *batch, const void **data);
+    void *(*result)(struct batch *batch, size_t i);
 };
 
 struct batch {
@@ -39,11 +37,7 @@ struct batch {
     struct lh_arena arena;
     struct lh_access_caller who;
     const char **problems; /* of each item that is decided: why */
-    union {
-        ProtobufCMessage *base;
-        Leasehold__V1__HeartbeatRequest *heartbeat;
-        Leasehold__V1__ReleaseRequest *release;
-    } message;
+    void **asked;          /* the items of the message */
     struct lh_holder_request request;
 };
 
@@ -127,13 +121,17 @@ static void on_finding(void *arg, const struct lh_wire_finding *finding)
 /* False: the findings say why. */
 static bool unpack(struct batch *batch, const void *data, size_t size, struct findings *findings)
 {
+    ProtobufCMessage *message = NULL;
+
     findings->arena = &batch->arena;
-    if (lh_wire_check(batch->verb->type, data, size, on_finding, findings) && findings->violations.count == 0) {
-        batch->message.base = lh_wire_unpack(batch->verb->type, data, size, &batch->arena);
-        if (batch->message.base == NULL)
+    if (lh_wire_check(batch->verb->request, data, size, on_finding, findings) && findings->violations.count == 0) {
+        message = lh_wire_unpack(batch->verb->request, data, size, &batch->arena);
+        if (message == NULL)
             lh_violations_add(&findings->violations, "message", "is not a well-formed protobuf message");
+        else
+            batch->asked = lh_message_list(message, &batch->request.count);
     }
-    return batch->message.base != NULL;
+    return message != NULL;
 }
 
 static void note_findings(struct batch *batch, const struct findings *findings, size_t count)
@@ -162,13 +160,13 @@ static char *echo_lease_key(const Leasehold__V1__LeaseRef *ref)
     return is_sendable ? ref->lease_key : (char *)protobuf_c_empty_string;
 }
 
-static Leasehold__V1__HeartbeatResult *heartbeat_result(struct batch *batch, size_t i)
+static void *heartbeat_result(struct batch *batch, size_t i)
 {
     const struct lh_holder_item *item = &batch->request.items[i].item;
     Leasehold__V1__HeartbeatResult *result = lh_arena_alloc(&batch->arena, sizeof(*result));
 
     leasehold__v1__heartbeat_result__init(result);
-    result->lease_key = echo_lease_key(batch->message.heartbeat->leases[i]);
+    result->lease_key = echo_lease_key(batch->asked[i]);
     result->outcome = (Leasehold__V1__Outcome)item->outcome;
     if (result->outcome == LEASEHOLD__V1__OUTCOME__OUTCOME_OK) {
         result->remaining = lh_message_duration(item->remaining_us, &batch->arena);
@@ -190,19 +188,7 @@ static Leasehold__V1__HeartbeatResult *heartbeat_result(struct batch *batch, siz
     return result;
 }
 
-static size_t pack_heartbeats(struct batch *batch, const void **data)
-{
-    Leasehold__V1__HeartbeatResponse response;
-
-    leasehold__v1__heartbeat_response__init(&response);
-    response.n_results = batch->request.count;
-    response.results = lh_arena_alloc(&batch->arena, (response.n_results + 1) * sizeof(*response.results));
-    for (size_t i = 0; i < response.n_results; i++)
-        response.results[i] = heartbeat_result(batch, i);
-    return lh_message_pack(&response.base, &batch->arena, data);
-}
-
-static Leasehold__V1__ReleaseResult *release_result(struct batch *batch, size_t i)
+static void *release_result(struct batch *batch, size_t i)
 {
     const struct lh_holder_item *item = &batch->request.items[i].item;
     Leasehold__V1__ReleaseResult *result = lh_arena_alloc(&batch->arena, sizeof(*result));
@@ -216,7 +202,7 @@ static Leasehold__V1__ReleaseResult *release_result(struct batch *batch, size_t 
     }
     message = lh_message_cut(words, &batch->arena);
     leasehold__v1__release_result__init(result);
-    result->lease_key = echo_lease_key(batch->message.release->items[i]->lease);
+    result->lease_key = echo_lease_key(((const Leasehold__V1__ReleaseItem *)batch->asked[i])->lease);
     result->outcome = (Leasehold__V1__Outcome)item->outcome;
     if (message != NULL && result->outcome != LEASEHOLD__V1__OUTCOME__OUTCOME_OK)
         result->message = message;
@@ -225,16 +211,16 @@ static Leasehold__V1__ReleaseResult *release_result(struct batch *batch, size_t 
     return result;
 }
 
-static size_t pack_releases(struct batch *batch, const void **data)
+static size_t pack(struct batch *batch, const void **data)
 {
-    Leasehold__V1__ReleaseResponse response;
+    ProtobufCMessage *response = lh_message_new(batch->verb->response, &batch->arena);
+    size_t count = batch->request.count;
+    void **results = lh_arena_alloc(&batch->arena, (count + 1) * sizeof(*results));
 
-    leasehold__v1__release_response__init(&response);
-    response.n_results = batch->request.count;
-    response.results = lh_arena_alloc(&batch->arena, (response.n_results + 1) * sizeof(*response.results));
-    for (size_t i = 0; i < response.n_results; i++)
-        response.results[i] = release_result(batch, i);
-    return lh_message_pack(&response.base, &batch->arena, data);
+    for (size_t i = 0; i < count; i++)
+        results[i] = batch->verb->result(batch, i);
+    lh_message_set_list(response, results, count);
+    return lh_message_pack(response, &batch->arena, data);
 }
 
 static void on_done(struct lh_holder_request *request)
@@ -243,11 +229,11 @@ static void on_done(struct lh_holder_request *request)
     const void *data;
 
     if (batch->on_answer != NULL) {
-        size_t size = batch->verb->pack(batch, &data);
+        size_t size = pack(batch, &data);
         batch->on_answer(batch->arg, data, size);
     } else if (batch->call != NULL) {
         lh_tracing_answered(batch->call, request);
-        size_t size = batch->verb->pack(batch, &data);
+        size_t size = pack(batch, &data);
         lh_rpc_call_reply(batch->call, data, size);
     }
     destroy(batch);
@@ -283,8 +269,9 @@ static void fill(struct batch *batch, struct lh_rpc_call *call)
         char field[LH_VIOLATION_FIELD_BYTES];
 
         violations.count = violations.omitted = 0;
-        lh_field_nth(field, batch->verb->items, i);
-        if (batch->problems[i] == NULL && !batch->verb->validate(batch, i, &v, field, &batch->request.items[i].item))
+        lh_field_nth(field, batch->verb->request->fields[0].name, i);
+        if (batch->problems[i] == NULL &&
+            !batch->verb->validate(&v, batch->asked[i], field, &batch->request.items[i].item))
             batch->problems[i] = violations_problem(batch, &violations);
         decide(batch, call, &batch->request.items[i], i);
     }
@@ -298,7 +285,6 @@ static enum lh_status start(struct batch *batch, struct lh_rpc_call *call, const
 
     if (!unpack(batch, data, size, findings))
         return LH_INVALID_ARGUMENT;
-    request->count = batch->verb->count(batch);
     if (!take(batch, request->count))
         return LH_OVERLOADED;
     request->items = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*request->items));
@@ -337,25 +323,18 @@ static void on_message(struct lh_rpc_call *call, const struct verb *verb, const 
 
 /* --- Heartbeat --- */
 
-static size_t heartbeat_count(const struct batch *batch)
-{
-    return batch->message.heartbeat->n_leases;
-}
-
-static bool validate_heartbeat(const struct batch *batch, size_t i, struct lh_validator *v, const char *field,
+static bool validate_heartbeat(struct lh_validator *v, const void *asked, const char *field,
                                struct lh_holder_item *item)
 {
-    return lh_validate_lease_ref(v, batch->message.heartbeat->leases[i], field, &item->ns, &item->key,
-                                 &item->lease_key);
+    return lh_validate_lease_ref(v, asked, field, &item->ns, &item->key, &item->lease_key);
 }
 
 static const struct verb heartbeat = {
-    .type = &leasehold__v1__heartbeat_request__descriptor,
-    .items = "leases",
-    .count = heartbeat_count,
+    .request = &leasehold__v1__heartbeat_request__descriptor,
+    .response = &leasehold__v1__heartbeat_response__descriptor,
     .validate = validate_heartbeat,
     .send = lh_route_heartbeat,
-    .pack = pack_heartbeats,
+    .result = heartbeat_result,
 };
 
 void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size)
@@ -385,24 +364,17 @@ enum lh_status lh_heartbeats_start(struct lh_rpc_call *call, const struct lh_acc
 
 /* --- Release --- */
 
-static size_t release_count(const struct batch *batch)
+static bool validate_release(struct lh_validator *v, const void *asked, const char *field, struct lh_holder_item *item)
 {
-    return batch->message.release->n_items;
-}
-
-static bool validate_release(const struct batch *batch, size_t i, struct lh_validator *v, const char *field,
-                             struct lh_holder_item *item)
-{
-    return lh_validate_release_item(v, batch->message.release->items[i], field, item);
+    return lh_validate_release_item(v, asked, field, item);
 }
 
 static const struct verb release = {
-    .type = &leasehold__v1__release_request__descriptor,
-    .items = "items",
-    .count = release_count,
+    .request = &leasehold__v1__release_request__descriptor,
+    .response = &leasehold__v1__release_response__descriptor,
     .validate = validate_release,
     .send = lh_route_release,
-    .pack = pack_releases,
+    .result = release_result,
 };
 
 void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t size)
