@@ -67,25 +67,12 @@ static const struct batch_column columns[] = {
 
 /* --- the answer about an item --- */
 
-static bool outcome_of(const char *text, enum lh_acquire_outcome *outcome)
-{
-    static const struct {
-        const char *text;
-        enum lh_acquire_outcome outcome;
-    } map[] = {
-        {"granted", LH_ACQUIRE_GRANTED},   {"renewed", LH_ACQUIRE_RENEWED}, {"queued", LH_ACQUIRE_QUEUED},
-        {"held", LH_ACQUIRE_HELD},         {"busy", LH_ACQUIRE_BUSY},       {"frozen", LH_ACQUIRE_FROZEN},
-        {"quota", LH_ACQUIRE_QUOTA},       {"ended", LH_ACQUIRE_ENDED},     {"invalid", LH_ACQUIRE_INVALID},
-        {"rejected", LH_ACQUIRE_REJECTED}, {"hooked", LH_ACQUIRE_HOOKED},
-    };
-    for (size_t i = 0; text != NULL && i < sizeof(map) / sizeof(map[0]); i++) {
-        if (strcmp(map[i].text, text) == 0) {
-            *outcome = map[i].outcome;
-            return true;
-        }
-    }
-    return false;
-}
+static const char *const outcomes[] = {
+    [LH_ACQUIRE_GRANTED] = "granted",   [LH_ACQUIRE_RENEWED] = "renewed", [LH_ACQUIRE_QUEUED] = "queued",
+    [LH_ACQUIRE_HELD] = "held",         [LH_ACQUIRE_BUSY] = "busy",       [LH_ACQUIRE_FROZEN] = "frozen",
+    [LH_ACQUIRE_QUOTA] = "quota",       [LH_ACQUIRE_ENDED] = "ended",     [LH_ACQUIRE_INVALID] = "invalid",
+    [LH_ACQUIRE_REJECTED] = "rejected", [LH_ACQUIRE_HOOKED] = "hooked",
+};
 
 enum {
     N,
@@ -112,11 +99,14 @@ static void read_item(struct lane *lane, void *of, const PGresult *result, int r
 {
     struct lh_acquire_item *item = of;
     const int *at = found->at;
+    int outcome;
 
-    if (!outcome_of(lh_pg_text(result, row, at[OUTCOME]), &item->outcome)) {
+    outcome = LH_WORD_READ(result, row, at[OUTCOME], outcomes);
+    if (outcome < 0) {
         lh_err("an acquire was answered with an unknown outcome");
         return;
     }
+    item->outcome = (enum lh_acquire_outcome)outcome;
     item->new_ticket = lh_pg_int8(result, row, at[TICKET]);
     item->waiters_ahead = lh_pg_int4(result, row, at[WAITERS_AHEAD]);
     item->rests_in_us = lh_pg_int8(result, row, at[RESTS_IN]);

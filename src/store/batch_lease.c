@@ -13,16 +13,18 @@ static bool is_text(const PGresult *result, int row, int column, const char *tex
 /* Busy stays LH_OUTCOME_UNSPECIFIED; anything unknown too, and is asked again. */
 static enum lh_outcome outcome_read(const PGresult *result, int row, int column)
 {
-    static const struct {
-        const char *text;
-        enum lh_outcome outcome;
-    } map[] = {
-        {"ok", LH_OUTCOME_OK},           {"lost", LH_OUTCOME_LOST},     {"rejected", LH_OUTCOME_REJECTED},
-        {"invalid", LH_OUTCOME_INVALID}, {"quota", LH_OUTCOME_INVALID}, /* of a downgrade, which says so */
+    static const char *const words[] = {
+        [LH_OUTCOME_OK] = "ok",
+        [LH_OUTCOME_LOST] = "lost",
+        [LH_OUTCOME_REJECTED] = "rejected",
+        [LH_OUTCOME_INVALID] = "invalid",
     };
-    for (size_t i = 0; i < sizeof(map) / sizeof(map[0]); i++)
-        if (is_text(result, row, column, map[i].text))
-            return map[i].outcome;
+    int outcome = LH_WORD_READ(result, row, column, words);
+
+    if (outcome >= 0)
+        return (enum lh_outcome)outcome;
+    if (is_text(result, row, column, "quota"))
+        return LH_OUTCOME_INVALID; /* a downgrade's, which says so */
     if (!is_text(result, row, column, "busy") && !is_text(result, row, column, "hooked"))
         lh_err("a batch answered with an unknown outcome");
     return LH_OUTCOME_UNSPECIFIED;

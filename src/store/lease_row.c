@@ -55,39 +55,40 @@ int32_t lh_units_free_read(const PGresult *result, int row, int column)
     return lh_pg_is_null(result, row, column) ? LH_UNITS_UNBOUNDED : lh_pg_int4(result, row, column);
 }
 
-static enum lh_liveness liveness_of(const char *text)
+int lh_word_read(const PGresult *result, int row, int column, const char *const *words, size_t count)
 {
-    static const struct {
-        const char *text;
-        enum lh_liveness liveness;
-    } map[] = {
-        {"alive", LH_LIVENESS_ALIVE},
-        {"suspected_dead", LH_LIVENESS_SUSPECTED_DEAD},
-        {"overdue", LH_LIVENESS_OVERDUE},
-        {"expired", LH_LIVENESS_EXPIRED},
+    const char *text = lh_pg_text(result, row, column);
+
+    for (size_t i = 0; text != NULL && i < count; i++)
+        if (words[i] != NULL && strcmp(words[i], text) == 0)
+            return (int)i;
+    return -1;
+}
+
+static enum lh_liveness liveness_read(const PGresult *result, int row, int column)
+{
+    static const char *const words[] = {
+        [LH_LIVENESS_ALIVE] = "alive",
+        [LH_LIVENESS_SUSPECTED_DEAD] = "suspected_dead",
+        [LH_LIVENESS_OVERDUE] = "overdue",
+        [LH_LIVENESS_EXPIRED] = "expired",
     };
-    for (size_t i = 0; text != NULL && i < sizeof(map) / sizeof(map[0]); i++)
-        if (strcmp(map[i].text, text) == 0)
-            return map[i].liveness;
-    return LH_LIVENESS_UNSPECIFIED;
+    int liveness = LH_WORD_READ(result, row, column, words);
+
+    return liveness < 0 ? LH_LIVENESS_UNSPECIFIED : (enum lh_liveness)liveness;
 }
 
 enum lh_end_reason lh_end_reason_read(const PGresult *result, int row, int column)
 {
-    static const struct {
-        const char *text;
-        enum lh_end_reason reason;
-    } map[] = {
-        {"released", LH_END_RELEASED}, {"failed", LH_END_FAILED},   {"expired", LH_END_EXPIRED},
-        {"forced", LH_END_FORCED},     {"unknown", LH_END_UNKNOWN}, {"max_hold", LH_END_MAX_HOLD},
+    static const char *const words[] = {
+        [LH_END_RELEASED] = "released", [LH_END_FAILED] = "failed",   [LH_END_EXPIRED] = "expired",
+        [LH_END_FORCED] = "forced",     [LH_END_UNKNOWN] = "unknown", [LH_END_MAX_HOLD] = "max_hold",
     };
-    const char *text = lh_pg_text(result, row, column);
-    if (text == NULL)
-        return LH_END_UNSPECIFIED;
-    for (size_t i = 0; i < sizeof(map) / sizeof(map[0]); i++)
-        if (strcmp(map[i].text, text) == 0)
-            return map[i].reason;
-    return LH_END_UNKNOWN;
+    int reason = LH_WORD_READ(result, row, column, words);
+
+    if (reason >= 0)
+        return (enum lh_end_reason)reason;
+    return lh_pg_is_null(result, row, column) ? LH_END_UNSPECIFIED : LH_END_UNKNOWN;
 }
 
 bool lh_lease_read(const PGresult *result, int row, const struct lease_columns *columns, struct lh_arena *arena,
@@ -123,7 +124,7 @@ bool lh_lease_read(const PGresult *result, int row, const struct lease_columns *
     lease->heartbeat_at_us = lh_pg_is_null(result, row, at[HEARTBEAT_AT])
                                  ? lease->acquired_at_us
                                  : lh_pg_timestamptz(result, row, at[HEARTBEAT_AT]);
-    lease->liveness = liveness_of(lh_pg_text(result, row, at[LIVENESS]));
+    lease->liveness = liveness_read(result, row, at[LIVENESS]);
     lease->is_manual = lh_pg_bool(result, row, at[IS_MANUAL]);
     /* Any other deadline is the last renewal + the duration. */
     lease->is_final = lease->deadline_us < lease->heartbeat_at_us + lease->duration_us;

@@ -36,6 +36,11 @@ bool lh_lease_read(const PGresult *result, int row, const struct lease_columns *
 /* Reads units_free; null is LH_UNITS_UNBOUNDED. */
 int32_t lh_units_free_read(const PGresult *result, int row, int column);
 
+/* Returns which of `words` the text is, NULL standing for no word; -1: it is none of them, or null. */
+int lh_word_read(const PGresult *result, int row, int column, const char *const *words, size_t count);
+#define LH_WORD_READ(result, row, column, words)                                                                       \
+    lh_word_read(result, row, column, words, sizeof(words) / sizeof((words)[0]))
+
 /* Copies a text to the arena; NULL for null. */
 const char *lh_text_read(const PGresult *result, int row, int column, struct lh_arena *arena);
 

@@ -94,21 +94,16 @@ enum { TYPE, NAMESPACE, KEY, REASON, END_REASON, RESULT, ERROR, EVENT_COLUMN_COU
 static bool event_read(struct lh_lease_event *event, const PGresult *result, int row, const int *at,
                        const struct lease_columns *lease_at, struct lh_arena *arena)
 {
-    static const struct {
-        const char *text;
-        enum lh_event_type type;
-    } map[] = {
-        {"acquired", LH_EVENT_ACQUIRED}, {"released", LH_EVENT_RELEASED},     {"expired", LH_EVENT_EXPIRED},
-        {"forced", LH_EVENT_FORCED},     {"downgraded", LH_EVENT_DOWNGRADED},
+    static const char *const types[] = {
+        [LH_EVENT_ACQUIRED] = "acquired", [LH_EVENT_RELEASED] = "released",     [LH_EVENT_EXPIRED] = "expired",
+        [LH_EVENT_FORCED] = "forced",     [LH_EVENT_DOWNGRADED] = "downgraded",
     };
-    const char *type = lh_pg_text(result, row, at[TYPE]);
+    int type = LH_WORD_READ(result, row, at[TYPE], types);
 
     memset(event, 0, sizeof(*event));
-    for (size_t i = 0; type != NULL && i < sizeof(map) / sizeof(map[0]); i++)
-        if (strcmp(map[i].text, type) == 0)
-            event->type = map[i].type;
-    if (event->type == LH_EVENT_NONE || !lh_lease_read(result, row, lease_at, arena, &event->lease))
+    if (type < 0 || !lh_lease_read(result, row, lease_at, arena, &event->lease))
         return false;
+    event->type = (enum lh_event_type)type;
     event->lease.ns = lh_text_read(result, row, at[NAMESPACE], arena);
     event->lease.key = lh_text_read(result, row, at[KEY], arena);
     event->reason = lh_text_read(result, row, at[REASON], arena);
