@@ -17,7 +17,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 import uuid
@@ -26,25 +25,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/lib"))
 import prepared  # noqa: E402
 import rundir  # noqa: E402
+from waiting import wait_until  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("LEASEHOLD_TEST_BUILD", ROOT / "build")).resolve()
 DAEMON = BUILD / "src/daemon/leaseholdd"
 CLI = BUILD / "src/cli/leasehold"
-
-
-def wait_until(condition, seconds=30, what="the condition"):
-    """Poll until `condition()` is true; its value. A bound, not a measurement."""
-    begun = time.monotonic()
-    while True:
-        asked = time.monotonic()
-        value = condition()
-        if value:
-            return value
-        now = time.monotonic()
-        if now > begun + seconds:
-            raise AssertionError(f"{what} did not come true within {seconds} s")
-        # What takes long is asked for less often: a condition that starts a program would keep a processor busy.
-        time.sleep(max(min((now - begun) / 10, 0.05), 0.01, min(now - asked, 1)))
 
 
 def _pg_bin():

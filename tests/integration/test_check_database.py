@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -16,6 +15,7 @@ from commandline import cli
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import pgtest  # noqa: E402
 import rundir  # noqa: E402
+from waiting import wait_until  # noqa: E402
 
 SETTINGS = {"fsync": "on", "wal_level": "logical", "max_prepared_transactions": "5", "idle_in_transaction_session_timeout": "60s",
             "synchronous_commit": "on", "listen_addresses": "''"}
@@ -118,14 +118,11 @@ def test_trouble_is_found(site, make, undo, check, level, words):
         site.psql("postgres", "create database spoiled template leases")
     site.psql(database, make)
     try:
-        deadline = time.monotonic() + 30
-        while True:  # a reloaded setting reaches new sessions a moment later
-            found = look(site.url(database)).get(check, [("nothing", "", "")])
-            hits = [row for row in found if words in row[1]]
-            if hits and hits[0][0] == level or time.monotonic() > deadline:
-                break
-        assert hits and hits[0][0] == level, found
-        assert hits[0][2], "a finding without advice"
+        def hits():
+            return [row for row in look(site.url(database)).get(check, []) if row[0] == level and words in row[1]]
+
+        # A reloaded setting reaches new sessions a moment later.
+        assert wait_until(hits, what=f"{check}: {level}, {words}")[0][2], "a finding without advice"
     finally:
         site.psql(*((database, undo) if undo else ("postgres", "drop database spoiled with (force)")))
 
@@ -169,11 +166,8 @@ def test_standbys_are_seen_from_both_sides(site):
     with open(os.path.join(place, "log"), "wb") as log:
         server = subprocess.Popen(site._as_server(["postgres", "-D", data, "-k", place, *options]), stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + 60
-        while site.psql("postgres", "select count(*) from pg_stat_replication where state = 'streaming'") != "1" or subprocess.run(
-                [os.path.join(site.bin, "pg_isready"), "-q", "-h", place], check=False).returncode != 0:
-            assert time.monotonic() < deadline and server.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: site.psql("postgres", "select count(*) from pg_stat_replication where state = 'streaming'") == "1" and subprocess.run(
+            [os.path.join(site.bin, "pg_isready"), "-q", "-h", place], check=False).returncode == 0, 60, "the standby")
         level, words, _ = look(site.url())["standbys"][0]
         assert level == "warning" and "1 standbys are connected, synchronous_standby_names is empty" in words
         found = look(f"postgresql:///leases?host={place}&user=app")
@@ -201,10 +195,7 @@ def pooler(site, mode, size=20):
     account = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [user.pw_gid]} if os.geteuid() == 0 else {}
     process = subprocess.Popen(["/usr/sbin/pgbouncer", "-q", config], cwd="/", **account)
     try:
-        deadline = time.monotonic() + 30
-        while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.02)
+        wait_until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, 30, "PgBouncer")
         yield f"host=127.0.0.1 port={port} dbname=leases user=app"
     finally:
         process.terminate()

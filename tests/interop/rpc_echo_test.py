@@ -4,13 +4,16 @@ import pathlib
 import signal
 import socket
 import subprocess
+import sys
 import threading
-import time
 
 import grpc
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+from waiting import wait_until  # noqa: E402
+
 BUILD = pathlib.Path(os.environ.get("LEASEHOLD_TEST_BUILD", ROOT / "build"))
 PROGRAM = os.environ.get("RPC_ECHO", str(BUILD / "tests/unit/rpc_echo"))
 PATIENCE = 60
@@ -52,13 +55,6 @@ def unary(channel, name):
 def counts(channel):
     text = unary(channel, "Counts")(b"", timeout=PATIENCE).decode()
     return {name: int(value) for name, value in (line.split("=") for line in text.splitlines())}
-
-
-def wait_for(condition):
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def error_of(call):
@@ -149,10 +145,10 @@ def test_bidi_answers_before_the_client_has_said_all(channel):
 def test_cancelled_call_leaves_the_server(channel):
     before = counts(channel)
     calls = [unary(channel, "Never").future(b"") for _ in range(50)]
-    wait_for(lambda: counts(channel)["never_open"] == 50)
+    wait_until(lambda: counts(channel)["never_open"] == 50, PATIENCE)
     for call in calls:
         call.cancel()
-    wait_for(lambda: counts(channel)["never_open"] == 0)
+    wait_until(lambda: counts(channel)["never_open"] == 0, PATIENCE)
     assert counts(channel)["never_canceled"] == before["never_canceled"] + 50
 
 
@@ -160,9 +156,9 @@ def test_closed_channel_leaves_the_server(echo, channel):
     options = [("grpc.use_local_subchannel_pool", 1)]
     other = grpc.insecure_channel(echo.target, options=options)
     calls = [unary(other, "Never").future(b"") for _ in range(20)]
-    wait_for(lambda: counts(channel)["never_open"] == 20)
+    wait_until(lambda: counts(channel)["never_open"] == 20, PATIENCE)
     other.close()
-    wait_for(lambda: counts(channel)["never_open"] == 0)
+    wait_until(lambda: counts(channel)["never_open"] == 0, PATIENCE)
     assert calls[0].cancelled() or calls[0].exception() is not None
 
 
@@ -171,7 +167,7 @@ def test_deadline_is_the_same_whoever_notices_first(channel):
     for i in range(100):
         error = error_of(lambda: unary(channel, "Never")(b"", timeout=0.001 * (i % 20 + 1)))
         assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    wait_for(lambda: counts(channel)["never_open"] == 0)
+    wait_until(lambda: counts(channel)["never_open"] == 0, PATIENCE)
     after = counts(channel)
     for reason in ("finished", "disconnected", "refused", "shutdown"):
         assert after["never_" + reason] == before["never_" + reason]
@@ -186,9 +182,9 @@ def test_server_ends_a_call_at_its_deadline_without_the_client(echo, channel):
     )
     before = counts(channel)["never_deadline"]
     client = subprocess.Popen(["/usr/bin/python3", "-c", script], stderr=subprocess.DEVNULL)
-    wait_for(lambda: counts(channel)["never_open"] == 1)
+    wait_until(lambda: counts(channel)["never_open"] == 1, PATIENCE)
     client.send_signal(signal.SIGSTOP)
-    wait_for(lambda: counts(channel)["never_open"] == 0)
+    wait_until(lambda: counts(channel)["never_open"] == 0, PATIENCE)
     assert counts(channel)["never_deadline"] == before + 1
     client.kill()
     client.wait()
@@ -196,12 +192,12 @@ def test_server_ends_a_call_at_its_deadline_without_the_client(echo, channel):
 
 def test_a_thousand_calls_are_open_on_one_connection(channel):
     calls = [unary(channel, "Never").future(b"", timeout=PATIENCE) for _ in range(999)]
-    wait_for(lambda: counts(channel)["never_open"] == 999)
+    wait_until(lambda: counts(channel)["never_open"] == 999, PATIENCE)
     seen = counts(channel)
     assert unary(channel, "Unary")(b"the last place", timeout=PATIENCE) == b"the last place"
     for call in calls:
         call.cancel()
-    wait_for(lambda: counts(channel)["never_open"] == 0)
+    wait_until(lambda: counts(channel)["never_open"] == 0, PATIENCE)
     assert seen["calls"] == 1000
 
 
@@ -259,7 +255,7 @@ def test_drain_finishes_open_calls_and_sends_the_client_elsewhere():
                 assert error.code() == grpc.StatusCode.UNAVAILABLE
                 return True
 
-        wait_for(is_sent_away)
+        wait_until(is_sent_away, PATIENCE)
         assert echo.process.poll() is None
         bidi_input.set()
         assert list(replies) == [b"after"]

@@ -11,11 +11,14 @@ import re
 import shutil
 import signal
 import subprocess
-import time
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+from waiting import wait_until  # noqa: E402
+
 EXTENSION = "postgresql-15-leasehold"
 PACKAGES = ("leasehold", "libleasehold0", "libleasehold-dev", EXTENSION)
 VERSION = re.search(r"version: '(.*?)'", (ROOT / "meson.build").read_text())[1]
@@ -28,13 +31,6 @@ def run(*command, **options):
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, **options)
     assert done.returncode == 0, done.stdout
     return done.stdout
-
-
-def wait_until(condition, seconds, what):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not within {seconds} s"
-        time.sleep(0.05)
 
 
 def packages_of(section):
