@@ -313,6 +313,16 @@ static void check_outcomes(int from, int to, enum lh_reap_outcome expected)
         ck_assert_msg(items[i].outcome == expected, "item %d: %d", i, items[i].outcome);
 }
 
+/* On a busy machine their little time may pass: then nothing was done, and they go once more, together. */
+static void run_again_while_alone(int from, int to)
+{
+    for (int tries = 0; tries < 20 && items[from].outcome == LH_REAP_ALONE; tries++) {
+        for (int i = from; i < to; i++)
+            pointers[i - from] = &items[i];
+        run((size_t)(to - from));
+    }
+}
+
 static const char *failures(void)
 {
     return pg_fixture_value(conninfo, "select count(*) from leasehold.reap_failure");
@@ -344,6 +354,7 @@ START_TEST(joined_reaps_have_no_more_time_than_one_of_them)
         items[i].hook_timeout_us = 150000;
     join(0, 4);
     run(4);
+    run_again_while_alone(0, 4);
     check_outcomes(0, 4, LH_REAP_DONE);
     ck_assert_str_eq(pg_fixture_value(conninfo, "select distinct timeout from public.hit"), "150ms");
 }
@@ -373,6 +384,10 @@ static void lose(const char *culprit)
     join(10, 20);
     join(20, RUN);
     run(RUN);
+    if (answer.status == LH_OK) {
+        run_again_while_alone(0, 10);
+        run_again_while_alone(20, RUN);
+    }
     check_outcomes(0, 10, LH_REAP_DONE);
     ck_assert_str_eq(failures(), "0");
     ck_assert_str_eq(pg_fixture_value(conninfo, "select count(*) from public.hit h join leasehold.scope s"
