@@ -7,9 +7,12 @@ const MOST_IN_REQUEST = 10000; // releases
 const MOST_WAITING = 2097152;
 const RETRY_AFTER_MS = 500;
 
+const nameOf = ({ namespace, key }) => `${namespace}\0${key}`; // neither has a NUL
+
 /** What tryRelease has left: one request at a time, each release until its lease's deadline. Nothing of it keeps the process alive. */
 class Releaser {
   #waiting = new Set();
+  #counts = new Map(); // of these by scope
   #sending = null;
   #isClosed = false;
 
@@ -24,14 +27,25 @@ class Releaser {
     if (this.#waiting.size >= MOST_WAITING) {
       throw new UnavailableError(`${MOST_WAITING} releases wait already: the lease ${scopeName(lease)} ends by its deadline`);
     }
-    for (const ref of refs) this.#waiting.add({ ref, lease, outcome, isQuiet, isLast: ref === refs.at(-1) && !isQuiet });
+    for (const ref of refs) {
+      this.#waiting.add({ ref, lease, outcome, isQuiet, isLast: ref === refs.at(-1) && !isQuiet });
+      this.#counts.set(nameOf(ref), (this.#counts.get(nameOf(ref)) ?? 0) + 1);
+    }
     this.#sending ??= this.#send();
+  }
+
+  #delete(item) {
+    const name = nameOf(item.ref);
+    const left = this.#counts.get(name) - 1;
+    this.#waiting.delete(item);
+    if (left > 0) this.#counts.set(name, left);
+    else this.#counts.delete(name);
   }
 
   /** Resolves when nothing of these keys waits any more: an acquire behind its release would find the key held. */
   async follow(refs, signal) {
-    const isMine = ({ ref }) => refs.some(({ namespace, key }) => ref.namespace === namespace && ref.key === key);
-    for (const until = clock() + this.patienceMs; clock() < until && !signal?.aborted && [...this.#waiting].some(isMine); ) {
+    const isWaiting = (ref) => this.#counts.has(nameOf(ref));
+    for (const until = clock() + this.patienceMs; clock() < until && !signal?.aborted && refs.some(isWaiting); ) {
       await Promise.race([this.#sending, sleep(RETRY_AFTER_MS, signal)]);
     }
   }
@@ -47,7 +61,7 @@ class Releaser {
       items.forEach((item, n) => {
         const { outcome, message } = answers[n];
         if (outcome === 'retry' && clock() < item.lease._deadline) return;
-        this.#waiting.delete(item);
+        this.#delete(item);
         item.lease._tie?.close();
         if (outcome !== 'ok') this.#tell(item, message);
         else if (item.isLast) item.lease._request.onReleased?.(item.lease);
@@ -69,6 +83,7 @@ class Releaser {
     this.#isClosed = true;
     for (const item of this.#waiting) this.#tell(item, 'the client is closed');
     this.#waiting.clear();
+    this.#counts.clear();
   }
 }
 

@@ -132,6 +132,7 @@ class Core:
         self.lock = threading.RLock()
         self.leases: dict[str, BaseLease] = {}
         self.orphans: dict[Ref, Orphan] = {}
+        self.followed: dict[tuple[str, str], set[Ref]] = {}  # by namespace and key: orphans of try_release
         self.release_again = 0.0  # no orphan is released before
         self.is_closed = False
         self.wake = runtime.flag()
@@ -309,19 +310,14 @@ class Core:
                 raise Unavailable(f"{MOST_RELEASES} releases wait already: the lease {lease._name()} ends by its deadline", "OVERLOADED")
             lease._is_held = False
             self.leases.pop(lease.lease_key, None)
-            self.orphans.update((item.ref, Orphan(item, lease._deadline, 0.0, lease)) for item in items)
+            self._orphan(items, lease._deadline, lease)
         self.wake.set()
         return True
 
     async def follow_release(self, lease: BaseLease, until: float) -> None:
         """Of a try_release of this client's own that is under way: else the acquire behind it finds the key held."""
-        scopes = set(lease._scopes())
-
-        def is_under_way() -> bool:
-            with self.lock:
-                return any(each.lease is not None and (ref.namespace, ref.key) in scopes for ref, each in self.orphans.items())
-
-        while is_under_way() and clock() < until and not self.is_closed:
+        scopes = lease._scopes()
+        while any(each in self.followed for each in scopes) and clock() < until and not self.is_closed:
             await self.runtime.sleep(FOLLOW_PAUSE_S)
 
     async def _release(self, lease: BaseLease, items: list[Release]) -> bool:
@@ -416,8 +412,24 @@ class Core:
     def _abandon(self, items: Sequence[Release], seconds: float) -> None:
         if not self.is_closed:
             with self.lock:
-                self.orphans.update((item.ref, Orphan(item, clock() + seconds, 0.0)) for item in items)
+                self._orphan(items, clock() + seconds)
             self.wake.set()
+
+    def _orphan(self, items: Sequence[Release], until: float, lease: BaseLease | None = None) -> None:
+        """One that was there before is replaced."""
+        for item in items:
+            self._no_orphan(item.ref)
+            self.orphans[item.ref] = Orphan(item, until, 0.0, lease)
+            if lease is not None:
+                self.followed.setdefault((item.ref.namespace, item.ref.key), set()).add(item.ref)
+
+    def _no_orphan(self, ref: Ref) -> None:
+        self.orphans.pop(ref, None)
+        scope = (ref.namespace, ref.key)
+        refs = self.followed.get(scope, set())
+        refs.discard(ref)
+        if not refs:
+            self.followed.pop(scope, None)
 
     # -- the loop
 
@@ -505,7 +517,7 @@ class Core:
                 is_done = answer.outcome in ("ok", "denied") or answer.reason != "unknown" or (orphan.lease is not None and answer.outcome == "lost")
                 orphan.next_try = clock() + ORPHAN_PAUSE_S
                 if is_done or clock() >= orphan.until:
-                    self.orphans.pop(orphan.item.ref, None)
+                    self._no_orphan(orphan.item.ref)
                     settled.append((orphan, answer))
         for orphan, answer in settled:
             self._settled(orphan, answer)

@@ -159,3 +159,19 @@ async function using_(client, use) {
 }
 
 process.on('exit', () => fs.rmSync(scratch, { recursive: true }));
+
+say('an acquire behind its own release looks at its keys alone', async () => {
+  const { Releaser } = require('leasehold-client/lib/releaser.js');
+  let looked = 0;
+  let answer;
+  const releaser = new Releaser({ releaseAll: (items) => new Promise((resolve) => { answer = () => resolve(items.map(() => ({ outcome: 'ok' }))); }) }, 60000);
+  const refOf = (key) => ({ get namespace() { looked += 1; return 'a'; }, key });
+  for (let n = 0; n < 2000; n++) releaser.add([refOf(`k${n}`), refOf(`k${n}`)], { _request: {} }, {});
+  looked = 0;
+  for (let n = 0; n < 100; n++) await releaser.follow([{ namespace: 'a', key: `other${n}` }]);
+  assert.equal(looked, 0);
+  const followed = releaser.follow([{ namespace: 'a', key: 'k7' }]);
+  while (!answer) await new Promise(setImmediate);
+  answer();
+  await followed;
+});

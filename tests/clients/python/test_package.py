@@ -377,3 +377,62 @@ def test_a_pass_of_renewals_looks_at_each_lease_once():
     core._renew_batch = renew
     asyncio.run(core._renew())
     assert batches == [2000] and len(looked) <= 3 * 2000
+
+
+class Idle:
+    """A lease that is held, without a client."""
+
+    lost, _is_held, _tie, _asked, _deadline = None, True, None, unittest.mock.Mock(scopes=()), float("inf")
+
+    def __init__(self, key):
+        self.namespace, self.key, self.lease_key, self.duration = "a", key, key, 30
+
+    def _scopes(self):
+        return [("a", self.key)]
+
+    def _is_forked(self):
+        return False
+
+    _look = _name = _is_forked
+
+
+class Counted(dict):
+    """How many entries are looked through."""
+
+    looked = 0
+
+    def items(self):
+        for each in super().items():
+            self.looked += 1
+            yield each
+
+
+def test_an_acquire_behind_its_own_release_looks_at_its_keys_alone():
+    core = leasehold.core.Core(None, unittest.mock.Mock(), None, 5)
+    for n in range(2000):
+        core.try_release(Idle(str(n)), None, None)
+    core.orphans = Counted(core.orphans)
+    for n in range(2000, 2100):
+        asyncio.run(core.follow_release(Idle(str(n)), leasehold.runtime.clock() + 60))
+    assert core.orphans.looked == 0
+    waited = []
+
+    async def sleep(pause):
+        waited.append(pause)
+        core._no_orphan(core._ref(Idle("7")))
+    core.runtime.sleep = sleep
+    asyncio.run(core.follow_release(Idle("7"), leasehold.runtime.clock() + 60))
+    assert len(waited) == 1
+
+
+def test_a_release_that_replaces_another_leaves_nothing_behind():
+    core = leasehold.core.Core(None, unittest.mock.Mock(), None, 5)
+    lease = Idle("k")
+    core.try_release(lease, None, None)
+    core._abandon(core._items(lease, None, None), 5)
+    assert not core.followed  # nobody waits for what is given up
+    lease._is_held = True
+    core.try_release(lease, None, None)
+    core._orphan(core._items(lease, None, None), 5, lease)
+    core._no_orphan(core._ref(lease))
+    assert not core.followed and not core.orphans
