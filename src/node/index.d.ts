@@ -29,7 +29,51 @@ export interface ClientOptions {
   pollMs?: number;
   /** Gets the few sentences for the operator; default: process.emitWarning. */
   warn?: (words: string) => void;
+  /** Decides about retries; default: bestEffort. A request's own counts before it. Renewals go on whatever it says. */
+  strategy?: Strategy;
+  /** Gets each retry and each refusal; default: NODE_DEBUG=leasehold shows them. */
+  retryLog?: (step: RetryStep) => void;
 }
+
+/** Why an attempt failed, as in leasehold_retry.h. BLOCKING_TIMEOUT and SHUTTING_DOWN are repeated whatever the strategy says. */
+export type RetryReason =
+  | 'UNKNOWN' | 'SOCKET_NOT_AVAILABLE' | 'ENDPOINT_NOT_AVAILABLE' | 'SOCKET_CLOSED_WHILE_IN_FLIGHT' | 'CIRCUIT_BREAKER_OPEN' | 'BLOCKING_TIMEOUT'
+  | 'SHUTTING_DOWN' | 'DATABASE_UNAVAILABLE' | 'OVERLOADED' | 'SCOPE_BUSY' | 'OUTCOME_RETRY' | 'LEASE_HELD' | 'RETRY_INFO';
+
+/** A request whose attempt has failed. All requests are idempotent by their lease keys. */
+export interface Retry {
+  verb: 'Acquire' | 'AcquireAll' | 'Downgrade' | 'Release' | 'Explain';
+  namespace: string;
+  /** Of several the first. */
+  key: string;
+  reason: RetryReason;
+  error: LeaseholdError;
+  /** So far. */
+  attempts: number;
+  /** That the backoff counts, from 1 on: a wait that the server cut begins anew. */
+  failures: number;
+  /** So far, each once. */
+  reasons: RetryReason[];
+  /** Of the request's time; Infinity: no limit. */
+  remainingMs: number;
+  /** The server's RetryInfo; 0: none. */
+  retryAfterMs: number;
+}
+
+/** Milliseconds until the next attempt; null: the request fails with the error, as it does when the delay is longer than remainingMs. */
+export type Strategy = (retry: Retry) => number | null;
+
+/** What was decided; delayMs null: no attempt follows. */
+export interface RetryStep extends Retry {
+  delayMs: number | null;
+}
+
+/** The default: repeats all but LEASE_HELD, after 1, 2, 4 ... 256, 500 ms. */
+export const bestEffort: Strategy;
+/** Repeats nothing. */
+export const failFast: Strategy;
+/** 1, 10, 50, 100, 500, then 1000 ms. */
+export function controlledBackoff(failures: number): number;
 
 export interface Contention {
   /** The owner of the lease that is waited for, the oldest of several; null: the scope is free, and others wait for it. */
@@ -75,6 +119,8 @@ export interface AcquireOptions extends Listeners {
   atLeastMs?: number;
   /** Called while it waits. What it throws is a warning. */
   onQueued?: (contention: Contention) => void;
+  /** Decides about the retries of the acquire, and of what is done with its lease, in place of the client's. */
+  strategy?: Strategy;
 }
 
 export interface WorkOptions extends AcquireOptions {
@@ -90,7 +136,7 @@ export interface Scope {
   units?: number;
 }
 
-export type AllOptions = Pick<WorkOptions, 'durationMs' | 'waitMs' | 'owner' | 'labels' | 'signal' | keyof Listeners>;
+export type AllOptions = Pick<WorkOptions, 'durationMs' | 'waitMs' | 'owner' | 'labels' | 'signal' | 'strategy' | keyof Listeners>;
 
 export interface LeadOptions extends Listeners {
   /** How long a leader that is stopped or cut off is waited for; default 15000. */
@@ -101,6 +147,7 @@ export interface LeadOptions extends Listeners {
   atLeastMs?: number;
   /** Ends the candidacy, or the leadership: the work's signal aborts. */
   signal?: AbortSignal;
+  strategy?: Strategy;
   /** Is told the owner who leads, whenever that changes, this candidate included. What it throws is a warning. */
   onLeader?: (owner: string) => void;
 }
@@ -332,6 +379,7 @@ export class HeldError extends LeaseholdError implements Contention {
   readonly isAlive: boolean | null;
   readonly silentMs: number | null;
   readonly heldMs: number | null;
+  readonly reason: 'LEASE_HELD' | 'WAIT_TIMEOUT' | 'SCOPE_BUSY';
 }
 /** The lease ended before it was released. */
 export class LeaseLostError extends LeaseholdError {
@@ -347,8 +395,10 @@ export class DeniedError extends LeaseholdError {
 /** No server answered in time. Nothing is known to be lost. */
 export class UnavailableError extends LeaseholdError {
   readonly code: 'LEASEHOLD_UNAVAILABLE';
-  /** Of a transaction whose COMMIT was not answered, and could not be looked up. */
-  readonly reason?: 'UNKNOWN_OUTCOME';
+  /** UNKNOWN_OUTCOME: of a transaction whose COMMIT was not answered, and could not be looked up. */
+  readonly reason: RetryReason | 'UNKNOWN_OUTCOME';
+  /** As the server says; 0: it does not. */
+  readonly retryAfterMs: number;
 }
 export class ClosedError extends LeaseholdError {
   readonly code: 'LEASEHOLD_CLOSED';

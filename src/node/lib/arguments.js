@@ -89,6 +89,8 @@ const RULES = {
   onQueued: ['a function', (value) => typeof value === 'function'],
   onLeader: ['a function', (value) => typeof value === 'function'],
   warn: ['a function', (value) => typeof value === 'function'],
+  strategy: ['a function', (value) => typeof value === 'function'],
+  retryLog: ['a function', (value) => typeof value === 'function'],
   result: ['anything', () => true],
   failure: ['anything', () => true],
   work: ['a function, and no generator, whose work would begin after its lease', isWork],
@@ -148,12 +150,12 @@ function requestOf(namespace, key, options) {
 }
 
 const LISTENERS = ['onGranted', 'onRenewed', 'onReleased', 'onLost'];
-const ACQUIRE = ['durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued', 'whileAlive', ...LISTENERS];
-const ALL = ['durationMs', 'waitMs', 'owner', 'labels', 'signal', ...LISTENERS];
+const ACQUIRE = ['durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued', 'whileAlive', 'strategy', ...LISTENERS];
+const ALL = ['durationMs', 'waitMs', 'owner', 'labels', 'signal', 'strategy', ...LISTENERS];
 const WATCH = ['key', 'children', 'signal'];
 const SCOPE = ['namespace', 'key', 'shared', 'units'];
-const LEAD = ['durationMs', 'owner', 'labels', 'atLeastMs', 'signal', 'onLeader', ...LISTENERS];
-const CLIENT = ['server', 'database', 'owner', 'tls', 'tokenFile', 'patienceMs', 'pollMs', 'warn'];
+const LEAD = ['durationMs', 'owner', 'labels', 'atLeastMs', 'signal', 'onLeader', 'strategy', ...LISTENERS];
+const CLIENT = ['server', 'database', 'owner', 'tls', 'tokenFile', 'patienceMs', 'pollMs', 'warn', 'strategy', 'retryLog'];
 const RELEASE = ['result', 'failure'];
 const TLS = ['caFile', 'certFile', 'keyFile', 'serverName'];
 

@@ -11,17 +11,19 @@ const { Renewer } = require('./renewer.js');
 const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, CLIENT, LEAD, LISTENERS, TLS, WATCH } = require('./arguments.js');
 const { ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
 const { signalsAround, within } = require('./nested.js');
+const { Retries } = require('./retry.js');
 const { refsOf } = require('./scopes.js');
 const { clock, sleep } = require('./time.js');
 const { acquireIn } = require('./transaction.js');
 
-const RETRY_AFTER_MS = 100;
+const GIVE_UP_AGAIN_MS = 200;
 const WATCH_AGAIN_MS = 300; // after it broke
 const FLUSH_MS = 1000; // how long close() waits for what is being given up
 
 /** Any number of leases, renewed together. */
 class Client {
   #renewer;
+  #retries;
   #closing = new AbortController();
   #closed = null;
   #tasks = new Set();
@@ -39,8 +41,9 @@ class Client {
     this._transport =
       database === undefined ? new GrpcTransport({ ...options, patienceMs }) : new SqlTransport(database, { patienceMs, pollMs, warn });
     setMaxListeners(0, this.#closing.signal); // each acquire that waits listens: any number is no leak
-    this.#renewer = new Renewer(this._transport, patienceMs, warn);
     this.#tell = (listener) => listener && harmless(listener, (error) => warn(`a listener failed: ${error?.stack ?? error}`));
+    this.#retries = new Retries(options.strategy, this.#tell(options.retryLog));
+    this.#renewer = new Renewer(this._transport, patienceMs, warn, this.#retries);
   }
 
   declare(namespace, options = {}, ...more) {
@@ -108,13 +111,9 @@ class Client {
     checkNoMore('explain', more, 'namespace, key');
     requestOf(namespace, key, {});
     if (this.#closing.signal.aborted) throw new ClosedError();
-    for (const until = clock() + this.#renewer.patienceMs; ; await sleep(RETRY_AFTER_MS, this.#closing.signal)) {
-      try {
-        return await this._transport.explain({ namespace, key }, Math.max(until - clock(), 1));
-      } catch (error) {
-        if (!(error instanceof UnavailableError) || clock() >= until) throw error;
-      }
-    }
+    const until = clock() + this.#renewer.patienceMs;
+    const once = () => this._transport.explain({ namespace, key }, Math.max(until - clock(), 1));
+    return this.#retries.of('Explain', { namespace, key }).repeat(until, this.#closing.signal, once);
   }
 
   async *watch(namespace = '', options = {}, ...more) {
@@ -183,6 +182,7 @@ class Client {
   /** Repeats what was not answered, under the same lease key: the same acquisition, with its old place in the queue. */
   async #grant(request, signal) {
     const waitUntil = request.whileAlive ? Infinity : clock() + request.waitMs;
+    const retrying = this.#retries.of(request.scopes ? 'AcquireAll' : 'Acquire', request);
     for (let isRepeated = false; ; ) {
       signal.throwIfAborted();
       const asked = this._transport.acquire({ ...request }, Math.max(waitUntil - clock(), 0), signal);
@@ -193,18 +193,22 @@ class Client {
           this.#giveUp(request, asked);
           throw signal.reason;
         }
-        if (error instanceof UnavailableError) {
-          if (clock() >= waitUntil + this.#renewer.patienceMs) {
-            this.#giveUp(request, asked);
-            throw error;
-          }
-          isRepeated = true;
-          await sleep(RETRY_AFTER_MS, signal);
+        let delayMs = null;
+        try {
+          delayMs = retrying.delayMs(error, waitUntil + this.#renewer.patienceMs - clock());
+        } catch (thrown) {
+          this.#giveUp(request, asked); // the strategy has failed
+          throw thrown;
+        }
+        if (delayMs !== null) {
+          isRepeated ||= error instanceof UnavailableError;
+          await sleep(delayMs, signal);
         } else if (isRepeated && error instanceof DeniedError && error.reason === 'LEASE_ENDED') {
           // The daemon granted it, saw the connection break, and took the lease back.
           isRepeated = false;
           request.leaseKey = crypto.randomUUID();
         } else {
+          if (error instanceof UnavailableError) this.#giveUp(request, asked);
           throw error;
         }
       }
@@ -215,7 +219,7 @@ class Client {
   #giveUp({ durationMs, ...request }, asked) {
     this.#background(async () => {
       await asked.then((grant) => grant.tie?.close(), () => {});
-      for (const until = clock() + durationMs; clock() < until; await sleep(2 * RETRY_AFTER_MS, this.#closing.signal, true)) {
+      for (const until = clock() + durationMs; clock() < until; await sleep(GIVE_UP_AGAIN_MS, this.#closing.signal, true)) {
         try {
           for (const ref of refsOf(request)) await this._transport.giveUp(ref, this.#renewer.patienceMs);
           return;

@@ -11,9 +11,9 @@ class LeaseholdError extends Error {
 
 /** Another holds the lease, or waits for it, and the wait has passed. */
 class HeldError extends LeaseholdError {
-  constructor(message, { holder = null, ahead = 0, holderCount = 0, unitsFree = null, isAlive = null, silentMs = null, heldMs = null } = {}) {
+  constructor(message, { holder = null, ahead = 0, holderCount = 0, unitsFree = null, isAlive = null, silentMs = null, heldMs = null, reason = 'LEASE_HELD' } = {}) {
     super(message, 'LEASEHOLD_HELD');
-    Object.assign(this, { holder, ahead, holderCount, unitsFree, isAlive, silentMs, heldMs });
+    Object.assign(this, { holder, ahead, holderCount, unitsFree, isAlive, silentMs, heldMs, reason });
   }
 }
 
@@ -35,8 +35,10 @@ class DeniedError extends LeaseholdError {
 
 /** No server answered in time. Nothing is known to be lost. */
 class UnavailableError extends LeaseholdError {
-  constructor(message, options) {
+  constructor(message, { reason = 'UNKNOWN', retryAfterMs = 0, ...options } = {}) {
     super(message, 'LEASEHOLD_UNAVAILABLE', options);
+    this.reason = reason;
+    this.retryAfterMs = retryAfterMs; // as the server says
   }
 }
 
@@ -69,7 +71,7 @@ function errorOfRelease(ref, { outcome, reason, message }) {
   if (outcome === 'lost') return new LeaseLostError(`the lease ${scopeName(ref)} is lost: ${message}`, reason);
   if (outcome === 'denied') return new DeniedError(message, reason);
   if (outcome === 'invalid') return new InvalidArgumentError(message, 'result');
-  return new UnavailableError(message);
+  return new UnavailableError(message, { reason: 'OUTCOME_RETRY' });
 }
 
 module.exports = { errorOfRelease, scopeName, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError };

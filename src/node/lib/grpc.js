@@ -8,11 +8,13 @@ const net = require('node:net');
 const grpc = require('@grpc/grpc-js');
 const loader = require('@grpc/proto-loader');
 const { ClosedError, DeniedError, errorOfRelease, HeldError, InvalidArgumentError, LeaseLostError, UnavailableError } = require('./errors.js');
+const { REASONS } = require('./retry.js');
 const { together } = require('./scopes.js');
 const { clock } = require('./time.js');
 
 const SILENCE_MS = 15000; // a waiter hears something every 5 s: a daemon that is silent for three times as long hangs
 const ALIVE_MS = 15000; // the longest time between two `alive`: proxies end streams on which nothing is sent for 50 or 60 s
+const UNSENT = /No connection established|Name resolution|Waiting for LB pick/i; // gRPC's words; it has no other sign
 const CHANNEL = {
   'grpc.use_local_subchannel_pool': 1,
   'grpc.enable_retries': 0, // this package repeats calls itself
@@ -89,7 +91,7 @@ class GrpcTransport {
 
   #failed(server, ref, status) {
     const error = this.#isClosed ? new ClosedError() : errorOf(ref, status);
-    if (error instanceof UnavailableError && this.#servers[this.#current] === server) {
+    if (error instanceof UnavailableError && REASONS[error.reason]?.isNext && this.#servers[this.#current] === server) {
       this.#current = (this.#current + 1) % this.#servers.length;
     }
     return error;
@@ -351,7 +353,7 @@ function contentionOf({ holder, liveness, waiters_ahead: ahead, holder_count: ho
 
 /** What google.rpc.ErrorInfo and Contention say in the details of a failure. */
 function detailsOf(status) {
-  const found = { reason: '', field: '', limit: '' };
+  const found = { reason: '', field: '', limit: '', retryAfterMs: 0 };
   for (const [, any] of [...fieldsOf(status.metadata?.get('grpc-status-details-bin')[0] ?? Buffer.alloc(0))].filter(([field]) => field === 3)) {
     const { 1: type = '', 2: body = Buffer.alloc(0) } = Object.fromEntries(fieldsOf(any));
     for (const [field, value] of fieldsOf(body)) {
@@ -362,21 +364,32 @@ function detailsOf(status) {
         if (['field', 'limit'].includes(String(name))) found[String(name)] = String(text);
       }
     }
+    if (String(type).endsWith('google.rpc.RetryInfo')) {
+      const { 1: seconds = 0, 2: nanos = 0 } = Object.fromEntries(fieldsOf(Object.fromEntries(fieldsOf(body))[1] ?? Buffer.alloc(0)));
+      found.retryAfterMs = msOf({ seconds, nanos });
+    }
     if (String(type).endsWith('leasehold.v1.Contention')) Object.assign(found, contentionOf(asQueued(body)));
   }
   return found;
 }
 
+/** What follows from a code without a reason. CANCELLED and DEADLINE_EXCEEDED: cut short, to ask the next. */
+function evidenceOf(code, words) {
+  if (UNSENT.test(words)) return 'SOCKET_NOT_AVAILABLE';
+  return ['UNAVAILABLE', 'CANCELLED', 'DEADLINE_EXCEEDED'].includes(grpc.status[code]) ? 'SOCKET_CLOSED_WHILE_IN_FLIGHT' : 'UNKNOWN';
+}
+
 function errorOf(ref, status) {
-  const { reason, field, limit, ...contention } = detailsOf(status);
+  const { reason, field, limit, retryAfterMs, ...contention } = detailsOf(status);
   const words = status.details ?? status.message;
-  if (['LEASE_HELD', 'WAIT_TIMEOUT', 'SCOPE_BUSY'].includes(reason)) return new HeldError(words, contention);
+  if (['LEASE_HELD', 'WAIT_TIMEOUT', 'SCOPE_BUSY'].includes(reason)) return new HeldError(words, { ...contention, reason });
   if (reason === 'NOT_HELD') return new LeaseLostError(words, 'unknown');
   if (['INVALID_ARGUMENT', 'MESSAGE_TOO_LARGE'].includes(reason)) return new InvalidArgumentError(words, field, limit);
   const refusals = ['NAMESPACE_FROZEN', 'HOOK_REJECTED', 'LEASE_ENDED', 'QUOTA_EXCEEDED', 'UNAUTHENTICATED', 'ACCESS_DENIED'];
   const codes = ['UNAUTHENTICATED', 'PERMISSION_DENIED', 'UNIMPLEMENTED', 'FAILED_PRECONDITION'];
   if (refusals.includes(reason) || codes.includes(grpc.status[status.code])) return new DeniedError(words, reason || grpc.status[status.code]);
-  return new UnavailableError(words, { cause: status });
+  const why = reason in REASONS ? reason : retryAfterMs && !reason ? 'RETRY_INFO' : evidenceOf(status.code, words);
+  return new UnavailableError(words, { cause: status, reason: why, retryAfterMs });
 }
 
 /** As for libleasehold. Each of them means TLS, unless LEASEHOLD_TLS=no. Commands of `leasehold run` have the key of their lease in LEASEHOLD_KEY. */

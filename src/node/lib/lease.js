@@ -99,17 +99,18 @@ class Lease {
     check('units', units);
     this._checkSingle('be downgraded');
     if (this._request.isHold) throw new InvalidArgumentError("a leader's lease stays exclusive", 'mode', 'a lease that is not of lead');
-    for (const until = clock() + this.#renewer.patienceMs; ; await sleep(100)) {
-      this.check();
-      if (this.#releasing) throw this.#released();
-      try {
-        const grant = await this.#renewer.transport.downgrade(this._ref, units, this.#patienceMs);
+    const { retries, transport, patienceMs } = this.#renewer;
+    try {
+      const grant = await retries.of('Downgrade', this._request).repeat(clock() + patienceMs, null, () => {
         this.check();
-        return this._take(grant);
-      } catch (error) {
-        if (error instanceof LeaseLostError) this._lose(error.reason);
-        if (!(error instanceof UnavailableError) || clock() >= until) throw error;
-      }
+        if (this.#releasing) throw this.#released();
+        return transport.downgrade(this._ref, units, this.#patienceMs);
+      });
+      this.check();
+      this._take(grant);
+    } catch (error) {
+      if (error instanceof LeaseLostError && !this.#releasing) this._lose(error.reason); // else the release tells
+      throw error;
     }
   }
 
@@ -178,13 +179,15 @@ class Lease {
     }
     await this._asked; // no renewal comes after a release: see _isRenewed
     this.check();
+    const retrying = this.#renewer.retries.of('Release', this._request);
     for (let isRepeated = false; ; isRepeated = true) {
       try {
         await this.#releaseAll({ isFailed: failure !== undefined, value }, this.#patienceMs);
         break;
       } catch (error) {
-        if (error instanceof UnavailableError && this.remainingMs() > 0) {
-          await sleep(100);
+        const delayMs = retrying.delayMs(error, this.remainingMs());
+        if (delayMs !== null) {
+          await sleep(delayMs);
           continue;
         }
         // A repeated release whose first answer was lost is told that the lease has been released.

@@ -15,10 +15,11 @@ class Renewer {
   #wakeAt = Infinity;
   #isAsking = false;
 
-  constructor(transport, patienceMs, warn) {
+  constructor(transport, patienceMs, warn, retries) {
     this.transport = transport;
     this.patienceMs = patienceMs;
     this.warn = warn;
+    this.retries = retries;
     this.releaser = new Releaser(transport, patienceMs, warn);
   }
 

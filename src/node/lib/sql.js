@@ -146,7 +146,7 @@ class SqlTransport {
         grant = await this.#try(session, request);
         if (grant) return grant;
         if (request.whileAlive) until = (await this.#held(session, request)).isAlive !== false ? Infinity : Math.min(until, clock() + request.waitMs);
-        if (clock() >= until) throw await this.#held(session, request);
+        if (clock() >= until) throw Object.assign(await this.#held(session, request), { reason: 'WAIT_TIMEOUT' });
         if (request.onQueued) {
           const { holder, holderCount, unitsFree, isAlive, silentMs, heldMs } = await this.#held(session, request);
           request.onQueued({ holder, ahead: Number(position) - 1, holderCount, unitsFree, isAlive, silentMs, heldMs });
@@ -211,7 +211,10 @@ class SqlTransport {
       return Promise.all(rows.map(async ({ done }, n) => (done === 'true' ? { outcome: 'ok' }
         : { outcome: 'lost', reason: await this.#reason(session, part[n].ref), message: 'it was not held any more' })));
     });
-    const answerOf = ({ message, reason, field }) => [{ outcome: reason ? 'denied' : field ? 'invalid' : 'retry', reason, message }];
+    const answerOf = (error) => {
+      const { message, reason, field } = error;
+      return [{ outcome: error instanceof UnavailableError ? 'retry' : reason ? 'denied' : field ? 'invalid' : 'retry', reason, message }];
+    };
     try {
       return await some(items);
     } catch (error) {
@@ -372,9 +375,12 @@ class Session {
   }
 }
 
+/** By SQLSTATE; 25006 and 0A000: a standby. */
+const REASON_OF = [[/^(08|57P|25006|0A000)/, 'DATABASE_UNAVAILABLE'], [/^53/, 'OVERLOADED'], [/^55P03/, 'SCOPE_BUSY']];
+
 /** An error of this package from one of PostgreSQL's, or of the connection's. */
 function errorOf(error) {
-  if (typeof error.severity !== 'string') return error instanceof ClosedError ? error : new UnavailableError(error.message, { cause: error });
+  if (typeof error.severity !== 'string') return error instanceof ClosedError ? error : new UnavailableError(error.message, { cause: error, reason: 'DATABASE_UNAVAILABLE' });
   const { code, message, detail = '', hint = '' } = error;
   const words = message.slice(message.indexOf(' ') + 1); // a condition of Leasehold's begins with its name
   const refusals = { LH003: 'NAMESPACE_FROZEN', LH004: 'QUOTA_EXCEEDED', LH005: 'HOOK_REJECTED', LH006: 'LEASE_ENDED', LH007: 'ACCESS_DENIED' };
@@ -384,7 +390,7 @@ function errorOf(error) {
   if (code === '42501') return new DeniedError(message, 'ACCESS_DENIED');
   if (code.startsWith('28')) return new DeniedError(message, 'UNAUTHENTICATED');
   if (/^(3D|3F|42)/.test(code)) return new DeniedError(message, code); // no database, no schema
-  return new UnavailableError(message, { cause: error });
+  return new UnavailableError(message, { cause: error, reason: REASON_OF.find(([states]) => states.test(code))?.[1] });
 }
 
 module.exports = { SqlTransport, ACQUIRE, EXPLAIN, RELEASE, acquireValues, errorOf, grantOf, heldOf };

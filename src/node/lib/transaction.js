@@ -54,7 +54,7 @@ async function settle(transport, ref, patienceMs) {
 
 function unknownOutcome(scope, error, consequence) {
   const words = `the outcome of the transaction is unknown, for COMMIT was not answered (${error.message}); the lease ${scopeName(scope)} ${consequence}`;
-  return Object.assign(new UnavailableError(words, { cause: error }), { reason: 'UNKNOWN_OUTCOME' });
+  return new UnavailableError(words, { cause: error, reason: 'UNKNOWN_OUTCOME' });
 }
 
 /** Work, then the release, then COMMIT. */

@@ -12,7 +12,8 @@ from .declared import AsyncDeclared, Declared
 from .errors import Denied, Held, InvalidArgument, LeaseholdError, LeaseLost, Unavailable
 from .look import Event, Explanation
 from .nested import remaining
+from .retry import Retry, Strategy, best_effort, controlled_backoff, fail_fast
 from .tls import TLS
 
 __all__ = ["TLS", "AsyncClient", "AsyncDeclared", "AsyncLease", "Client", "Declared", "Denied", "Event", "Explanation", "Held", "InvalidArgument", "Lease", "LeaseLost", "LeaseholdError",
-           "Scope", "Unavailable", "dbapi", "remaining"]
+           "Retry", "Scope", "Strategy", "Unavailable", "best_effort", "controlled_backoff", "dbapi", "fail_fast", "remaining"]

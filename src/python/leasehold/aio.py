@@ -14,6 +14,7 @@ from .declared import AsyncDeclared
 from .errors import Held, LeaseholdError, LeaseLost
 from .lease import BaseLease
 from .look import Event, Explanation
+from .retry import Strategy
 from .runtime import Runtime, Tasks
 
 P = ParamSpec("P")
@@ -106,17 +107,19 @@ class AsyncClient(BaseClient):
     def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
               units: int = 1, at_least: float | None = None, while_alive: bool = False, on_granted: Callable[[AsyncLease], object] | None = None,
-              on_renewed: Callable[[AsyncLease], object] | None = None, on_released: Callable[[AsyncLease], object] | None = None) -> AsyncLease:
+              on_renewed: Callable[[AsyncLease], object] | None = None, on_released: Callable[[AsyncLease], object] | None = None, strategy: Strategy | None = None) -> AsyncLease:
         """A lease for `async with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, in the loop. The
         rest is as of Client.lease."""
         return AsyncLease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared,
-                          units=units, at_least=at_least, while_alive=while_alive, on_granted=on_granted, on_renewed=on_renewed, on_released=on_released)
+                          units=units, at_least=at_least, while_alive=while_alive, on_granted=on_granted, on_renewed=on_renewed, on_released=on_released,
+                          strategy=strategy)
 
     def lease_all(self, scopes: Iterable[tuple[str, str] | Scope], *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
-                  labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None) -> AsyncLease:
+                  labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, strategy: Strategy | None = None) -> AsyncLease:
         """As Client.lease_all, for `async with`."""
         all_of_them = arguments.scopes_of(scopes)
-        return AsyncLease(self._core, *all_of_them[0][:2], scopes=all_of_them, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost)
+        return AsyncLease(self._core, *all_of_them[0][:2], scopes=all_of_them, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost,
+                          strategy=strategy)
 
     def declare(self, namespace: str, **options: Unpack[Options]) -> AsyncDeclared:
         """As Client.declare."""

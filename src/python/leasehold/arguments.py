@@ -5,9 +5,12 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from .errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from .retry import Strategy
 
 MOST_UNITS = 1_000_000
 MOST_DURATION_S = 365 * 86_400
@@ -148,6 +151,11 @@ def callback(name: str, value: Any) -> Callable[..., object] | None:
     return value  # type: ignore[no-any-return]
 
 
+def strategy_of(value: Any) -> Strategy | None:
+    callback("strategy", value)
+    return value  # type: ignore[no-any-return]
+
+
 class Scope(NamedTuple):
     """One of the keys that are acquired in one step. A pair (namespace, key) does where it is exclusive."""
 
@@ -184,6 +192,7 @@ class LeadOptions(TypedDict, total=False):
     on_renewed: Callable[[Any], object] | None
     on_released: Callable[[Any], object] | None
     at_least: float | None
+    strategy: Strategy | None
 
 
 class Options(LeadOptions, total=False):
@@ -211,6 +220,7 @@ class Asked:
     while_alive: bool  # wait begins to count once the holder is not alive
     is_tied: bool  # a stream ties the lease to this process: it ends with it
     listeners: Mapping[str, Callable[..., object] | None]
+    strategy: Strategy | None  # None: the client's
     scopes: tuple[Scope, ...]  # acquired in one step, the first is the namespace and key above; empty: that alone
 
     @property
@@ -220,7 +230,8 @@ class Asked:
 
 def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, wait: Any = 0, owner: Any = None, labels: Any = None,
           on_lost: Any = None, shared: Any = False, units: Any = 1, at_least: Any = None, while_alive: Any = False,
-          on_granted: Any = None, on_renewed: Any = None, on_released: Any = None, is_tied: bool = False, scopes: tuple[Scope, ...] = ()) -> Asked:
+          on_granted: Any = None, on_renewed: Any = None, on_released: Any = None, is_tied: bool = False, strategy: Any = None,
+          scopes: tuple[Scope, ...] = ()) -> Asked:
     if not isinstance(while_alive, bool):
         raise refused("while_alive", while_alive, "True or False")
     if while_alive and seconds_to_wait(wait) == math.inf:
@@ -232,4 +243,4 @@ def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, w
         callback(name, function)
     return Asked(namespace_text(namespace), key_text(key), more_than_zero("duration", duration), seconds_to_wait(wait),
                  default_owner if owner is None else owner_text(owner), labels_of(labels), units_asked(shared, units),
-                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied, listeners, scopes)
+                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied, listeners, strategy_of(strategy), scopes)

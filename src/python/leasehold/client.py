@@ -16,6 +16,7 @@ from .declared import Declared
 from .errors import Held, InvalidArgument, LeaseholdError, LeaseLost
 from .lease import BaseLease, Unique
 from .look import Event, Explanation
+from .retry import Strategy, best_effort
 from .runtime import Runtime, Threads, run
 from .tls import TLS, from_environment
 
@@ -31,13 +32,14 @@ class BaseClient(Unique):
     database    a connection string of libpq: leases in SQL, without a daemon. Not together with server.
     owner       names the holder for people; None: HOST/PROGRAM/PID
     timeout     seconds that a call may take beyond its wait, while no server answers
+    strategy    decides about retries; None: best_effort. A lease's own counts before it; renewals go on whatever it says
     tls, token_file    for server; None: what LEASEHOLD_CA, _CERT, _KEY, _SERVER_NAME, _TLS and _TOKEN_FILE say
     """
 
     is_async = False
 
     def __init__(self, server: str | None = None, *, database: str | None = None, owner: str | None = None, timeout: float = 5.0,
-                 tls: TLS | None = None, token_file: str | None = None) -> None:
+                 tls: TLS | None = None, token_file: str | None = None, strategy: Strategy | None = None) -> None:
         if server is not None and database is not None:
             raise InvalidArgument("server and database exclude each other", "INVALID_ARGUMENT")
         for name, value in {"server": server, "database": database, "token_file": token_file}.items():
@@ -53,7 +55,7 @@ class BaseClient(Unique):
             transport = GrpcTransport(server or os.environ.get("LEASEHOLD_SERVER") or "127.0.0.1:7420", tls or from_environment(),
                                       token_file or os.environ.get("LEASEHOLD_TOKEN_FILE"),
                                       AsyncCalls() if self.is_async else BlockingCalls())
-        self._core = Core(transport, runtime, owner, timeout)
+        self._core = Core(transport, runtime, owner, timeout, arguments.strategy_of(strategy) or best_effort)
 
     def _runtime(self) -> Runtime:
         raise NotImplementedError
@@ -156,23 +158,25 @@ class Client(BaseClient):
     def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
               units: int = 1, at_least: float | None = None, while_alive: bool = False, on_granted: Callable[[Lease], object] | None = None,
-              on_renewed: Callable[[Lease], object] | None = None, on_released: Callable[[Lease], object] | None = None) -> Lease:
+              on_renewed: Callable[[Lease], object] | None = None, on_released: Callable[[Lease], object] | None = None, strategy: Strategy | None = None) -> Lease:
         """A lease for `with`. wait: seconds to wait for it; None: for ever. while_alive: as long as the holder is
         alive, and these seconds beyond. on_lost(reason) is called once, on the thread
         that finds the loss, mostly the one that renews: it must not block. shared: beside other shared leases, with so many units (1 to 1,000,000) of the capacity that
         the namespace's policy sets. at_least: nobody else gets the lease before so many seconds after its grant, though it ends earlier; at
         most a day; None: as the namespace's policy says. on_granted, on_renewed and on_released(lease) are called each time; what they raise is
-        logged."""
+        logged. strategy: decides about the retries of the acquire, and of what is done with the lease."""
         return Lease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared, units=units,
-                     at_least=at_least, while_alive=while_alive, on_granted=on_granted, on_renewed=on_renewed, on_released=on_released)
+                     at_least=at_least, while_alive=while_alive, on_granted=on_granted, on_renewed=on_renewed, on_released=on_released,
+                     strategy=strategy)
 
     def lease_all(self, scopes: Iterable[tuple[str, str] | Scope], *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
-                  labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None) -> Lease:
+                  labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, strategy: Strategy | None = None) -> Lease:
         """One lease of several keys, 1 to 100, for `with`: all are acquired in one step, or none; it is lost as soon as one of them is, and its end
         releases all. Each scope is a pair (namespace, key), or a Scope. lease.tokens has the token of each. While it waits it holds none of them. In
         SQL it does not wait."""
         all_of_them = arguments.scopes_of(scopes)
-        return Lease(self._core, *all_of_them[0][:2], scopes=all_of_them, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost)
+        return Lease(self._core, *all_of_them[0][:2], scopes=all_of_them, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost,
+                     strategy=strategy)
 
     def declare(self, namespace: str, **options: Unpack[Options]) -> Declared:
         """The leases of a namespace, with these options of `lease`: declare them once, and use them everywhere."""

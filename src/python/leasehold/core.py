@@ -22,6 +22,7 @@ from . import arguments
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable, scope_name
 from .lease import BaseLease
 from .nested import around
+from .retry import Retrying, Strategy, best_effort
 from .runtime import Runtime, clock
 
 if TYPE_CHECKING:
@@ -125,8 +126,8 @@ class Orphan:
 
 
 class Core:
-    def __init__(self, transport: Transport, runtime: Runtime, owner: str | None, timeout: float) -> None:
-        self.transport, self.runtime, self.timeout = transport, runtime, timeout
+    def __init__(self, transport: Transport, runtime: Runtime, owner: str | None, timeout: float, strategy: Strategy = best_effort) -> None:
+        self.transport, self.runtime, self.timeout, self.strategy = transport, runtime, timeout, strategy
         self.owner = (arguments.owner_text(owner) if owner is not None else "") or f"{socket.gethostname()}/{os.path.basename(sys.argv[0] or 'python')}/{os.getpid()}"
         self.pid = os.getpid()
         self.lock = threading.RLock()
@@ -147,7 +148,7 @@ class Core:
         claimed the lease."""
         wait_until = math.inf if lease._asked.while_alive else clock() + lease._asked.wait
         give_up = wait_until + self.timeout
-        pause, is_repeated = 0.05, False
+        retrying, is_repeated = self._retrying("AcquireAll" if lease._asked.scopes else "Acquire", lease), False
         first: Unavailable | None = None  # it often says more than the last: gRPC forgets why a handshake failed
         lease.lease_key, lease.lost = str(uuid.uuid4()), None
         lease._around = list(around())
@@ -167,16 +168,17 @@ class Core:
                     if not is_repeated:
                         raise
                     lease.lease_key, is_repeated = str(uuid.uuid4()), False
-                except Unavailable as error:
-                    is_repeated, first = True, first or error
+                except (Held, Unavailable) as error:
+                    if isinstance(error, Unavailable):
+                        is_repeated, first = True, first or error
                     if any(each.lost is not None for each in lease._around):
                         continue
-                    if clock() + pause >= give_up or self.is_closed:
-                        if str(first) == str(error):
+                    delay = None if self.is_closed else retrying.delay(error, give_up - clock())
+                    if delay is None:
+                        if first is None or isinstance(error, Held) or str(first) == str(error):
                             raise
                         raise Unavailable(f"{error}; at first: {first}", error.reason) from None
-                    await self.runtime.sleep(pause)
-                    pause = min(pause * 2, 0.5)
+                    await self.runtime.sleep(delay)
             self.hold(lease, grant)
         except BaseException as error:
             lease._is_entered = False
@@ -199,16 +201,19 @@ class Core:
         self.wake.set()
         lease._tell("on_granted")
 
-    async def ask(self, call: Callable[[float], Coroutine[Any, Any, T]]) -> T:
+    def _retrying(self, verb: str, lease: BaseLease) -> Retrying:
+        return Retrying(verb, lease.namespace, lease.key, lease._asked.strategy or self.strategy)
+
+    async def repeat(self, retrying: Retrying, until: float, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Repeats what was not answered."""
-        end = clock() + self.timeout
         while True:
             try:
-                return await call(end)
-            except Unavailable:
-                if clock() >= end or self.is_closed:
+                return await call()
+            except Unavailable as error:
+                delay = None if self.is_closed else retrying.delay(error, until - clock())
+                if delay is None:
                     raise
-            await self.runtime.sleep(0.05)
+            await self.runtime.sleep(delay)
 
     def begin(self) -> None:
         if self.pid != os.getpid():
@@ -239,21 +244,18 @@ class Core:
         if lease._asked.is_tied:
             raise InvalidArgument("a leader's lease stays exclusive", "INVALID_ARGUMENT")
         self.begin()
-        lease.check()
         end = clock() + self.timeout
-        while True:
-            try:
-                grant = await self.transport.downgrade(self._ref(lease), units, self._try_until(lease, end))
-                break
-            except LeaseLost as error:
-                lease._lose(str(error.reason))
-                lease.check()
-                raise
-            except Unavailable:
-                lease.check()
-                if clock() >= end:
-                    raise
-            await self.runtime.sleep(0.05)
+
+        async def once() -> Grant:
+            lease.check()
+            return await self.transport.downgrade(self._ref(lease), units, self._try_until(lease, end))
+
+        try:
+            grant = await self.repeat(self._retrying("Downgrade", lease), end, once)
+        except LeaseLost as error:
+            lease._lose(str(error.reason))
+            lease.check()
+            raise
         lease._look()  # before the lock: it may call on_lost
         with self.lock:
             if lease._is_held:
@@ -322,7 +324,10 @@ class Core:
 
     async def _release(self, lease: BaseLease, items: list[Release]) -> bool:
         is_repeated, lost, end = False, "", min(lease._deadline, clock() + self.timeout)
-        while clock() < end and not self.is_closed:
+        retrying = self._retrying("Release", lease)
+        delay: float | None = 0.0
+        while delay is not None and not self.is_closed:
+            await self.runtime.sleep(delay)
             try:
                 answers = await self.transport.release(items, self._try_until(lease, end))
                 for item, answer in zip(items, answers):
@@ -340,9 +345,10 @@ class Core:
                     lease.lost = lost
                     lease._tell_loss(lost)
                     return False
-            except Unavailable:
+                delay = retrying.delay(Unavailable("not done yet", "OUTCOME_RETRY"), end - clock())
+            except Unavailable as error:
                 is_repeated = True
-            await self.runtime.sleep(0.05)
+                delay = retrying.delay(error, end - clock())
         self._abandon(items, max(lease._deadline - clock(), 0))
         if self.is_closed:
             raise Unavailable(f"the client is closed: the lease {lease._name()} ends by its deadline", "CLOSED")

@@ -47,7 +47,10 @@ class LeaseEnded(Denied):
 
 
 class Unavailable(LeaseholdError):
-    """No server answered in time. Nothing is known to be lost."""
+    """No server answered in time. Nothing is known to be lost. The reason is one of retry.REASONS, CLOSED, CREDENTIALS, CONFLICT, WATCH_LAGGED or
+    UNKNOWN_OUTCOME."""
+
+    retry_after = 0.0  # seconds, as the server says
 
 
 class InvalidArgument(LeaseholdError, ValueError):

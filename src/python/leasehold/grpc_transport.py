@@ -24,6 +24,7 @@ from .core import Answer, Grant, Ref, Release, together
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable
 from .lease import BaseLease, RENEWALS
 from .look import TIMES, Event, Explanation
+from .retry import REASONS
 from .runtime import clock
 from .tls import TLS
 from .v1 import console_pb2, leasehold_pb2 as pb
@@ -38,8 +39,10 @@ OPTIONS = [
     # The second is also how long one attempt to connect may take.
     ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 2000), ("grpc.max_reconnect_backoff_ms", 500),
 ]
-REPEATED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN,
-            grpc.StatusCode.INTERNAL)
+# The reason of what has none from the server. CANCELLED and DEADLINE_EXCEEDED: cut short, to ask the next.
+REPEATED = {grpc.StatusCode.UNAVAILABLE: "SOCKET_CLOSED_WHILE_IN_FLIGHT", grpc.StatusCode.DEADLINE_EXCEEDED: "SOCKET_CLOSED_WHILE_IN_FLIGHT",
+            grpc.StatusCode.CANCELLED: "SOCKET_CLOSED_WHILE_IN_FLIGHT", grpc.StatusCode.UNKNOWN: "UNKNOWN", grpc.StatusCode.INTERNAL: "UNKNOWN"}
+UNSENT = re.compile("failed to connect|connections to all backends failing|name resolution|DNS resolution", re.IGNORECASE)  # gRPC's words; it has no other sign
 
 
 def seconds(value: Any) -> float:
@@ -95,9 +98,10 @@ def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
             at += 8 if tag & 7 == 1 else 4
 
 
-def details(error: Any) -> tuple[str, Any]:
+def details(error: Any) -> tuple[str, Any, float]:
+    """What the server says: a reason, who holds the lease, and the seconds of a RetryInfo."""
     """The reason (google.rpc.ErrorInfo) of a failure, and its Contention."""
-    reason, contention = "", None
+    reason, contention, retry_after = "", None, 0.0
     for key, value in error.trailing_metadata() or ():
         if key == DETAILS:
             for any_message in (body for number, body in fields(value) if number == 3):
@@ -107,12 +111,18 @@ def details(error: Any) -> tuple[str, Any]:
                     reason = dict(fields(body)).get(1, b"").decode()
                 elif kind == "leasehold.v1.Contention":
                     contention = pb.Contention.FromString(body)
-    return reason, contention
+                elif kind == "google.rpc.RetryInfo":
+                    retry_after = seconds(Duration.FromString(dict(fields(body)).get(1, b"")))
+    return reason, contention, retry_after
+
+
+def evidence(code: Any, words: str) -> str:
+    return "SOCKET_NOT_AVAILABLE" if UNSENT.search(words) else REPEATED[code]
 
 
 def translate(error: Any) -> LeaseholdError:
     code, words = error.code(), error.details() or ""
-    reason, contention = details(error)
+    reason, contention, retry_after = details(error)
     if reason in ("LEASE_HELD", "WAIT_TIMEOUT", "SCOPE_BUSY"):
         holder = contention.holder.owner if contention is not None and contention.HasField("holder") else None
         if contention is None:
@@ -131,8 +141,10 @@ def translate(error: Any) -> LeaseholdError:
         return LeaseLost(words, "unknown")
     if reason == "INVALID_ARGUMENT":
         return InvalidArgument(words, reason)
-    if code in REPEATED or reason in ("OVERLOADED", "BLOCKING_TIMEOUT", "WATCH_LAGGED"):
-        return Unavailable(f"{words} ({code.name})", reason or code.name)
+    if code in REPEATED or reason in REASONS or reason == "WATCH_LAGGED" or (retry_after and not reason):
+        found = Unavailable(f"{words} ({code.name})", reason or ("RETRY_INFO" if retry_after else evidence(code, words)))
+        found.retry_after = retry_after
+        return found
     if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.FAILED_PRECONDITION,
                 grpc.StatusCode.RESOURCE_EXHAUSTED):
         return Denied(words, reason or code.name)
@@ -371,8 +383,14 @@ class GrpcTransport:
             self.channels[at] = (stamp, made)
         return self.channels[at][1]
 
+    def failed(self, at: int, error: Any) -> LeaseholdError:
+        """What became of a call there. The next one goes elsewhere where that may help."""
+        found = translate(error)
+        if isinstance(found, Unavailable) and REASONS.get(str(found.reason), REASONS["UNKNOWN"]).is_next:
+            self.leave(at)
+        return found
+
     def leave(self, at: int) -> None:
-        """This address did not answer."""
         if not self.is_closed:
             self.calls.connect(self.channels[at][1])
         if self.current == at:
@@ -400,9 +418,7 @@ class GrpcTransport:
                 return await self.calls.long(waiting, method, request, **options)
             return await self.calls.unary(method, request, **options)
         except grpc.RpcError as error:
-            if error.code() in REPEATED:
-                self.leave(at)
-            raise translate(error) from None
+            raise self.failed(at, error) from None
 
     def stream(self, name: str, request: Any, timeout: float | None) -> Any:
         path = f"/leasehold.v1.LeaseService/{name}"
@@ -470,9 +486,7 @@ class GrpcTransport:
                     return granted(event, event.granted, sent, tie)
             raise Unavailable("the server ended the stream without a grant")
         except grpc.RpcError as error:
-            if error.code() in REPEATED:
-                self.leave(at)
-            raise translate(error) from None
+            raise self.failed(at, error) from None
         finally:
             if not is_granted:
                 self.calls.cancel(call)
@@ -537,9 +551,7 @@ class GrpcTransport:
                     yield told(event)
             raise Unavailable("the server ended the watch")
         except grpc.RpcError as error:
-            if error.code() in REPEATED:
-                self.leave(at)
-            raise translate(error) from None
+            raise self.failed(at, error) from None
         finally:
             self.calls.cancel(call)
 

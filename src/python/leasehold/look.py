@@ -8,6 +8,8 @@ from typing import Any, AsyncIterator, Mapping
 from . import arguments
 from .core import Core
 from .errors import InvalidArgument, Unavailable
+from .retry import Retrying
+from .runtime import clock
 
 AGAIN_S = 0.3  # after a watch broke
 
@@ -65,7 +67,8 @@ class Event:
 async def explain(core: Core, namespace: str, key: str) -> Explanation:
     core.begin()
     namespace, key = arguments.namespace_text(namespace), arguments.key_text(key)
-    found: Explanation = await core.ask(lambda until: core.transport.explain(namespace, key, until))
+    until = clock() + core.timeout
+    found: Explanation = await core.repeat(Retrying("Explain", namespace, key, core.strategy), until, lambda: core.transport.explain(namespace, key, until))
     return found
 
 

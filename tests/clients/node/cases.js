@@ -38,6 +38,7 @@ const cases = {
   ...require('./transaction_cases.js'),
   ...require('./leader_cases.js'),
   ...require('./release_cases.js'),
+  ...require('./retry_cases.js'),
   ...require('./together_cases.js'),
   ...require('./look_cases.js'),
   async acquire_and_release(site) {

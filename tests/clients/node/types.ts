@@ -1,6 +1,6 @@
 // Compiled only. What a user writes, and what the types must refuse.
 import { Client as Pg } from 'pg';
-import { Client, deadline, reapStale, type Declared, HeldError, LeaseLostError, type Lease } from 'leasehold-client';
+import { bestEffort, Client, controlledBackoff, deadline, reapStale, type Declared, HeldError, LeaseLostError, type Lease, type Strategy } from 'leasehold-client';
 import { start, type Verb } from 'leasehold-test';
 
 export async function main(): Promise<number> {
@@ -27,6 +27,8 @@ export async function main(): Promise<number> {
   void [state === 'held', expiresAt?.getTime(), advice.length];
   const { ended }: { ended: number } = await reapStale(pg, ({ key, token }) => pg.query('select $1, $2', [key, token]), { namespaces: ['calls'] });
   await client.acquire('payments', 'inv-43', { onRenewed: ({ token }) => console.log(token), onLost: ({ reason }) => console.log(reason, ended) });
+  const patient: Strategy = (retry) => (retry.reason === 'OVERLOADED' ? controlledBackoff(retry.failures) : bestEffort(retry));
+  await new Client({ strategy: patient, retryLog: ({ delayMs }) => console.log(delayMs ?? 0) }).acquire('payments', 'inv-44', { strategy: patient });
   const until: Date | number = deadline();
   void until;
   const over = new Client({ database: { host: '/run/postgresql' }, warn: console.error });

@@ -2,6 +2,7 @@
 import asyncio
 import concurrent.futures
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -377,6 +378,33 @@ def test_a_pass_of_renewals_looks_at_each_lease_once():
     core._renew_batch = renew
     asyncio.run(core._renew())
     assert batches == [2000] and len(looked) <= 3 * 2000
+
+
+def test_the_reasons_of_retries_are_those_of_c():
+    header = (ROOT / "src/leasehold_retry.h").read_text()
+    words = re.search(r"also if not idempotent.*?\n(.*?)\n \*\n", header, re.S)[1]
+    table = {}
+    for line in words.splitlines():
+        names, unsent, always, where = re.split(r"  +", line.strip(" *"))
+        table |= {name: leasehold.retry.Reason(unsent == "yes", always == "yes", where == "the next") for name in names.split(", ")}
+    assert list(leasehold.retry.REASONS) == re.findall(r"^    LH_RETRY_(\w+),$", header, re.M) and leasehold.retry.REASONS == table
+    listed = re.search(r"controlled_backoff_us.*/\* ([0-9, ]+) ms", header)[1]
+    assert [round(leasehold.controlled_backoff(n) * 1000) for n in range(1, 7)] == [int(each) for each in listed.split(", ")]
+
+    def delay(failures):
+        return leasehold.best_effort(leasehold.Retry("Acquire", "a", "b", "UNKNOWN", None, failures, failures, (), 9, 0)) * 1000
+    assert [delay(n) for n in (1, 2, 3, 9, 10, 99)] == [1, 2, 4, 256, 500, 500]
+
+
+def test_what_is_always_repeated_asks_no_strategy():
+    retrying = leasehold.retry.Retrying("Acquire", "a", "b", leasehold.fail_fast)
+    busy, cut = leasehold.Unavailable("ends", "SHUTTING_DOWN"), leasehold.Unavailable("cut", "BLOCKING_TIMEOUT")
+    assert [retrying.delay(busy, 60) for _ in range(7)] == [0.001, 0.01, 0.05, 0.1, 0.5, 1, 1]
+    assert retrying.delay(busy, 0.5) is None  # longer than what is left
+    retrying.begun = 0  # the server blocked for long
+    assert retrying.delay(cut, 60) == 0 and retrying.failures == 0
+    assert retrying.delay(cut, 60) == 0.001 and retrying.reasons == ("SHUTTING_DOWN", "BLOCKING_TIMEOUT")
+    assert retrying.delay(leasehold.Denied("no", "QUOTA_EXCEEDED"), 60) is None
 
 
 class Idle:

@@ -1,0 +1,74 @@
+'use strict';
+
+// The cases about retries.
+
+const assert = require('node:assert/strict');
+const leasehold = require('leasehold-client');
+const { wait } = require('./site.js');
+
+/** A strategy repeats an acquire that found the key held; the client's refuses, and so does one whose delay is longer than the request's time. */
+async function decidesAboutHeld(site, client) {
+  const steps = [];
+  const first = await site.acquire(client);
+  const untilReleased = (retry) => {
+    steps.push(retry);
+    if (steps.length === 2) first.release().catch(() => {});
+    return 20;
+  };
+  await (await site.acquire(client, { strategy: untilReleased })).release();
+  assert.ok(steps.length >= 2 && steps.every(({ reason, error }) => reason === 'LEASE_HELD' && error instanceof leasehold.HeldError), steps);
+  await site.acquire(client);
+  for (const strategy of [undefined, leasehold.bestEffort, () => 3600000]) await assert.rejects(site.acquire(client, { strategy }), leasehold.HeldError);
+  const wrong = new Error('the strategy is broken');
+  await assert.rejects(site.acquire(client, { strategy: () => { throw wrong; } }), (error) => error === wrong);
+  await assert.rejects(site.acquire(client, { strategy: 7 }), { field: 'strategy' });
+}
+
+module.exports = {
+  async strategy_decides_about_retries(site) {
+    const proxy = await site.proxy();
+    const client = site.client(proxy.target, { strategy: leasehold.failFast });
+    const asked = [];
+    await proxy.refuse(true);
+    await assert.rejects(site.acquire(client, { waitMs: 60000 }), { code: 'LEASEHOLD_UNAVAILABLE', reason: 'SOCKET_NOT_AVAILABLE' });
+    const patient = (retry) => {
+      asked.push(retry);
+      if (asked.length === 3) proxy.refuse(false);
+      return 20;
+    };
+    const lease = await site.acquire(client, { waitMs: 60000, strategy: patient }); // counts before the client's
+    assert.ok(asked.length >= 3, asked);
+    asked.forEach(({ verb, namespace, key, reason, reasons, attempts, failures, remainingMs }, n) => {
+      assert.deepEqual([verb, namespace, key, attempts, failures], ['Acquire', 'cases', site.key, n + 1, n + 1]);
+      assert.deepEqual([reason, reasons], ['SOCKET_NOT_AVAILABLE', ['SOCKET_NOT_AVAILABLE']]);
+      assert.ok(remainingMs > 0);
+    });
+    await proxy.decide('cut', 'pass');
+    asked.length = 0;
+    await lease.release(); // by the strategy of its acquire
+    assert.deepEqual(asked.map(({ verb, reason }) => [verb, reason]), [['Release', 'SOCKET_CLOSED_WHILE_IN_FLIGHT']]);
+    await decidesAboutHeld(site, client);
+  },
+  async retries_are_logged(site) {
+    const steps = [];
+    const proxy = await site.proxy();
+    const client = site.client(proxy.target, { retryLog: (step) => steps.push(step) });
+    await proxy.refuse(true);
+    const acquired = site.acquire(client, { waitMs: 60000 });
+    await wait('two retries', () => steps.length >= 2);
+    await proxy.refuse(false);
+    const lease = await acquired;
+    for (const { verb, reason } of steps) assert.deepEqual([verb, reason], ['Acquire', 'SOCKET_NOT_AVAILABLE']);
+    assert.deepEqual(steps.slice(0, 2).map(({ delayMs }) => delayMs), [1, 2]);
+    steps.length = 0;
+    await assert.rejects(site.acquire(client), leasehold.HeldError);
+    assert.deepEqual(steps.map(({ reason, delayMs }) => [reason, delayMs]), [['LEASE_HELD', null]]);
+    await lease.release();
+  },
+  async strategy_may_wait_for_a_holder(site) {
+    const steps = [];
+    await decidesAboutHeld(site, site.client(undefined, { strategy: leasehold.failFast, retryLog: (step) => steps.push(step) }));
+    assert.ok(steps.every(({ reason }) => reason === 'LEASE_HELD'), steps);
+    assert.deepEqual([steps[0].delayMs, steps.at(-1).delayMs], [20, null]);
+  },
+};

@@ -1,0 +1,102 @@
+"""The cases about retries."""
+import contextlib
+import logging
+import threading
+
+import leasehold
+import pytest
+from cases import NAMESPACE, fresh
+from harness import wait_until
+
+
+@contextlib.contextmanager
+def retry_log():
+    """What the package tells of retries."""
+    steps = []
+    handler = logging.Handler(logging.INFO)
+    handler.emit = lambda record: steps.append(record.retry) if hasattr(record, "retry") else None
+    logger = logging.getLogger("leasehold")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield steps
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+
+def strategy_decides_about_retries(place):
+    key, proxy = fresh(), place.proxy()
+    client = place.client(proxy.target, strategy=leasehold.fail_fast)
+    asked = []
+
+    def patient(retry):
+        asked.append(retry)
+        if len(asked) == 3:
+            proxy.is_refusing = False
+        return 0.02
+
+    proxy.is_refusing = True
+    with pytest.raises(leasehold.Unavailable) as unavailable:
+        client.lease(NAMESPACE, key, wait=60).acquire()
+    assert unavailable.value.reason == "SOCKET_NOT_AVAILABLE"
+    lease = client.lease(NAMESPACE, key, wait=60, strategy=patient).acquire()  # counts before the client's
+    assert len(asked) >= 3
+    for n, retry in enumerate(asked, 1):
+        assert (retry.verb, retry.namespace, retry.key, retry.attempts, retry.failures) == ("Acquire", NAMESPACE, key, n, n), retry
+        assert retry.reasons == (retry.reason,) == ("SOCKET_NOT_AVAILABLE",) and retry.remaining > 0, retry
+    answers = ["cut"]
+    proxy.decide = lambda: answers.pop() if answers else "pass"
+    asked.clear()
+    assert lease.release()  # by the strategy of its acquire
+    assert [(each.verb, each.reason) for each in asked] == [("Release", "SOCKET_CLOSED_WHILE_IN_FLIGHT")]
+    decides_about_held(place)
+
+
+def strategy_may_wait_for_a_holder(place):
+    with retry_log() as steps:
+        decides_about_held(place)
+    assert {each.reason for each in steps} == {"LEASE_HELD"}
+    assert steps[0].delay == 0.001 and steps[-1].delay is None
+
+
+def decides_about_held(place):
+    key, asked = fresh(), []
+    client = place.client(strategy=leasehold.fail_fast)
+    first = client.lease(NAMESPACE, key).acquire()
+
+    def until_released(retry):
+        asked.append(retry.reason)
+        if len(asked) == 2:
+            place.force(key)
+        return 0.001
+
+    client.lease(NAMESPACE, key, strategy=until_released).acquire().release()
+    assert set(asked) == {"LEASE_HELD"} and len(asked) >= 2 and not first.release()
+    client.lease(NAMESPACE, key).acquire()
+    for strategy in (leasehold.best_effort, lambda retry: 3600):  # longer than the request's time
+        with pytest.raises(leasehold.Held):
+            client.lease(NAMESPACE, key, strategy=strategy).acquire()
+    with pytest.raises(ZeroDivisionError):
+        client.lease(NAMESPACE, key, strategy=lambda retry: 1 / 0).acquire()
+    with pytest.raises(ValueError, match="^strategy must be a function"):
+        client.lease(NAMESPACE, key, strategy=7)
+
+
+def retries_are_logged(place):
+    key, proxy = fresh(), place.proxy()
+    client = place.client(proxy.target, timeout=5)
+    proxy.is_refusing = True
+    with retry_log() as steps:
+        waiting = threading.Thread(target=client.lease(NAMESPACE, key, wait=60).acquire)
+        waiting.start()
+        wait_until(lambda: len(steps) >= 2)
+        proxy.is_refusing = False
+        waiting.join()
+        assert {(each.verb, each.reason) for each in steps} == {("Acquire", "SOCKET_NOT_AVAILABLE")}
+        assert [each.delay for each in steps[:2]] == [0.001, 0.002]
+        before = len(steps)
+        with pytest.raises(leasehold.Held):
+            client.lease(NAMESPACE, key).acquire()
+        assert [(each.reason, each.delay) for each in steps[before:]] == [("LEASE_HELD", None)]
