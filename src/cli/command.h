@@ -67,6 +67,7 @@ extern const struct lh_command lh_command_heartbeat;
 extern const struct lh_command lh_command_downgrade;
 extern const struct lh_command lh_command_release;
 extern const struct lh_command lh_command_run;
+extern const struct lh_command lh_command_mcp;
 extern const struct lh_command lh_command_list;
 extern const struct lh_command lh_command_show;
 extern const struct lh_command lh_command_watch;

@@ -10,6 +10,7 @@
  * itself. The supervisor killed or stopped, its processes are ended from here.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -71,6 +72,7 @@ static enum lh_exit on_lost(struct lh_run *run)
         words = stopped;
     }
     lh_error_print("the %s is lost (%s): %s; the command was ended", name, reason, words);
+    lh_run_status_tell(run->status_file, "lost", "reason", reason, words);
     /* The next waiters need not wait for the deadlines of what is still held. */
     lh_run_lease_abandon(lease, "the lease could not be renewed; the command was ended", run->schedule.margin_us);
     return own(run, LH_EXIT_LOST);
@@ -89,8 +91,10 @@ static enum lh_exit on_ended(struct lh_run *run)
         snprintf(failure, sizeof(failure), "the command ended with status %d", (int)status);
     }
     released = lh_run_lease_release(&run->lease, failure[0] != '\0' ? failure : NULL);
-    if (released == LH_EXIT_LOST)
+    if (released == LH_EXIT_LOST) {
+        lh_run_status_tell(run->status_file, "lost", "reason", "unknown", "it was lost before the command had ended");
         return own(run, LH_EXIT_LOST);
+    }
     return released == LH_EXIT_FAILED && status == LH_EXIT_DONE ? LH_EXIT_FAILED : status;
 }
 
@@ -137,6 +141,20 @@ static void die_of_interrupt(const struct lh_run *run)
     sigprocmask(SIG_UNBLOCK, &interrupt, NULL);
 }
 
+/* For --status-fd. */
+static void tell_answer(const struct lh_run *run)
+{
+    const struct lh_run_lease *lease = &run->lease;
+    char token[24];
+
+    if (lease->leases[0] == NULL) {
+        lh_run_status_tell(run->status_file, "refused", "status", lh_status_name(lease->status), lease->error.message);
+        return;
+    }
+    snprintf(token, sizeof(token), "%" PRId64, lh_lease_token(lease->leases[0]));
+    lh_run_status_tell(run->status_file, "granted", "token", token, "");
+}
+
 static enum lh_exit hold(struct lh_run *run)
 {
     enum lh_exit status;
@@ -147,7 +165,7 @@ static enum lh_exit hold(struct lh_run *run)
         lh_run_witness_end(&run->signals);
         return status;
     }
-    run->lease = (struct lh_run_lease){.wake = -1};
+    run->lease = (struct lh_run_lease){.wake = -1, .status_file = run->status_file};
     status = lh_run_lease_ask(&run->lease, run->cli, &run->asked, &run->scopes, run->schedule.grace_us);
     if (status == LH_EXIT_DONE) {
         wait_for_lease(run);
@@ -155,6 +173,7 @@ static enum lh_exit hold(struct lh_run *run)
             status = (enum lh_exit)(LH_EXIT_SIGNAL + run->interrupt);
         else
             status = own(run, lh_run_lease_verdict(&run->lease));
+        tell_answer(run);
         if (run->lease.leases[0] != NULL && run->interrupt == 0)
             status = run_with_lease(run);
         else if (run->lease.leases[0] != NULL)
@@ -270,6 +289,7 @@ static enum lh_status take_arguments(struct lh_run *run, struct lh_error *error)
     if (check_words(args, error) != LH_OK || check_combination(args, error) != LH_OK ||
         lh_cli_acquire_take(&run->asked, args, error) != LH_OK ||
         lh_run_scopes_take(&run->scopes, args, error) != LH_OK ||
+        lh_run_status_take(&run->status_file, args, error) != LH_OK ||
         (kill_after != NULL && lh_check_duration("kill-after", kill_after, 0, &kill_after_us, error) != LH_OK) ||
         (code != NULL && lh_check_number("conflict-exit-code", code, 0, 255, &number, error) != LH_OK))
         return LH_INVALID_ARGUMENT;
@@ -410,6 +430,10 @@ static const struct lh_option options[] = {
      "at_least of the policy."},
     {"owner", 0, "TEXT", "A name of the holder, for people. Default: user@host/pid."},
     {"label", 'l', "NAME=VALUE", "Stored with the lease; up to 16 times."},
+    {"status-fd", 0, "FD",
+     "Write a line of JSON to this open descriptor when the lease is waited for, granted, refused or lost, for a "
+     "program "
+     "that starts leasehold run: event, message, and token, status or reason."},
     {0},
 };
 

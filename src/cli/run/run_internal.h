@@ -54,8 +54,16 @@ struct lh_run_lease {
     enum lh_lost_reason lost;                    /* reason of the first loss; 0: no loss */
     char lost_words[256];
     char lost_name[400]; /* "lease", with several scopes the name of the lost one */
+    int status_file;     /* given by --status-fd; -1: none */
     char told[512];      /* last line printed about the holder in the way */
 };
+
+/*
+ * --status-fd. The first takes the option: -1 without it. The second writes a line: the event (waiting, granted, refused, lost),
+ * a member of it, and words; nothing to -1.
+ */
+enum lh_status lh_run_status_take(int *file, const struct lh_args *args, struct lh_error *error);
+void lh_run_status_tell(int file, const char *event, const char *name, const char *value, const char *message);
 
 /* Acquires all scopes. A lease counts as lost `grace_us` before its deadline. Not DONE: an error was printed. */
 enum lh_exit lh_run_lease_ask(struct lh_run_lease *lease, const struct lh_cli *cli, const struct lh_cli_acquire *asked,
@@ -185,6 +193,7 @@ struct lh_run {
     struct lh_run_schedule schedule;
     int own_status; /* exit status of -E, instead of 3 and 4; -1: not given */
     bool repeats;
+    int status_file; /* given by --status-fd; -1: none */
     struct lh_run_plan plan;
     char **argv;
     struct lh_run_values *values;   /* the plan's */

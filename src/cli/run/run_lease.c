@@ -101,6 +101,9 @@ static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
     if (strcmp(lease->told, holder) == 0)
         return;
     snprintf(lease->told, sizeof(lease->told), "%s", holder);
+    lh_run_status_tell(lease->status_file, "waiting", "owner", owner, holder);
+    if (!lease->tells_waiting)
+        return;
     if (obstacle->token == 0 && obstacle->rests_us > 0) {
         lh_duration_format(obstacle->rests_us, held);
         lh_error_print("waiting for %s: %s; it rests for %s more", lh_scope_name(words[0], words[1], name), holder,
@@ -157,7 +160,7 @@ static enum lh_status request(struct lh_run_lease *lease, struct lh_acquire_scop
         return lh_acquire_all_async(wanted, lease->scopes->count, &options, on_all_acquired, lease, &lease->request,
                                     error);
     }
-    options.on_waiting = lease->tells_waiting ? on_waiting : NULL;
+    options.on_waiting = lease->tells_waiting || lease->status_file >= 0 ? on_waiting : NULL;
     options.on_waiting_arg = lease;
     return lh_acquire_async(wanted[0].declared, wanted[0].key, &options, on_acquired, lease, &lease->request, error);
 }
