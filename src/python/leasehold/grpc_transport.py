@@ -99,8 +99,7 @@ def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def details(error: Any) -> tuple[str, Any, float]:
-    """What the server says: a reason, who holds the lease, and the seconds of a RetryInfo."""
-    """The reason (google.rpc.ErrorInfo) of a failure, and its Contention."""
+    """What the server says of a failure: the reason (google.rpc.ErrorInfo), its Contention, and the seconds of a RetryInfo."""
     reason, contention, retry_after = "", None, 0.0
     for key, value in error.trailing_metadata() or ():
         if key == DETAILS:
