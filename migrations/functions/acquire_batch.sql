@@ -14,6 +14,65 @@
 -- Locks each scope's row FOR NO KEY UPDATE; FOR UPDATE where an expired lease is taken over. Where there
 -- is no row yet, the row of its slot in leasehold.creation. In any order, for it waits for none of them.
 
+-- Of the items `p_n`, whose names are new: those that nothing is against are granted, in two statements. The first locks the slots under which they
+-- are created; the second sees what who had them before has committed. Its twin is what acquire_general() does about a new scope. Locks rows of
+-- leasehold.creation, and waits for none of them.
+create or replace function leasehold_internal.grant_new(
+  p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[], p_labels text[], p_duration_us bigint[],
+  p_wait_us bigint[], p_principals text[], p_rules leasehold.rules[], p_life_id bigint, p_has_room boolean, p_n integer[])
+returns leasehold_internal.acquired[]
+language plpgsql
+set enable_seqscan = off
+set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_seed constant bigint := (select t.seed from leasehold.turn t where t.name = 'creation');
+  v_slots constant integer[] := array(
+    select c.slot
+      from leasehold.creation c
+     where c.slot = any (array(select leasehold_internal.creation_slot(p_namespace[n], p_key[n], v_seed) from unnest(p_n) n))
+       for update skip locked);
+  v_granted leasehold_internal.acquired[];
+begin
+  with wanted as materialized (
+    select distinct on (i.namespace, i.key) i.*, d.duration, d.duration as lasts, p_life_id as life_id, r.grace, r.dead_after, r.max_hold,
+           r.expiry, r.capacity, null::timestamptz as check_at, clock_timestamp() as now
+      from (select n, p_namespace[n] as namespace, p_key[n] as key, p_lease_key[n] as lease_key, p_owner[n] as owner,
+                   p_principals[n] as principal, p_labels[n]::jsonb as labels, p_duration_us[n] as duration_us
+              from unnest(p_n) n
+             where leasehold_internal.creation_slot(p_namespace[n], p_key[n], v_seed) = any (v_slots)
+            offset 0) i
+      join unnest(p_rules) r
+        on r.namespace = i.namespace
+     cross join lateral (select leasehold_internal.from_us(i.duration_us) as duration) d
+     cross join lateral (
+       select exists (select from leasehold.scope x where x.namespace = i.namespace and x.key = i.key)
+              or exists (select from leasehold.waiter q where q.namespace = i.namespace and q.key = i.key) as is_there
+       offset 0) e
+     where not e.is_there and leasehold_internal.key_problem(i.key) is null
+       and leasehold_internal.is_plain(r, i.owner, p_labels[i.n], i.duration_us, p_wait_us[i.n], p_has_room)
+     order by i.namespace, i.key, i.n),
+  created as (
+    insert into leasehold.scope as s (namespace, key, {{grant.columns}})
+    select w.namespace, w.key,
+           {{grant.values w}}
+      from (select o.* from wanted o order by o.n) w
+        on conflict (namespace, key) do nothing
+    returning s.namespace, s.key, s.token)
+  select coalesce(array_agg(
+           row(w.n, 'granted', c.token, w.now, leasehold_internal.to_us(w.grace),
+               case when w.expiry <> 'manual' then w.duration_us + leasehold_internal.to_us(w.grace) end,
+               leasehold_internal.to_us(least(coalesce(w.dead_after, w.duration * 2 / 3), w.max_hold)),
+               case when w.capacity is not null then 0 end, null)::leasehold_internal.acquired), '{}')
+    into v_granted
+    from created c
+    join wanted w
+   using (namespace, key);
+  return v_granted;
+end
+$$;
+
 -- The common case first, in one statement, which finds each row once and updates what it has locked (ctid; a row that somebody has
 -- changed since the statement began is left over): a free scope that nobody waits for. `queued` is false; it is set in the same
 -- transaction as the first waiter, under the row's lock, so that this statement sees it when it takes that lock. And no SQL user has
@@ -21,7 +80,8 @@
 -- `queued`, and so a free row that this statement takes has none. What is left over is decided by acquire_general.
 --
 -- decide() can decide about everything, and acquire_general() writes it. For speed the common cases are decided a second time, and
--- written in a statement of their own (its columns are those of columns.txt): a free scope here, in a batch of one and in a batch of several; a wait behind a holder here, and for room in queue_shared(); the
+-- written in a statement of their own (its columns are those of columns.txt): a free scope here, in a batch of one and in a batch of several; a new
+-- one in grant_new(); a wait behind a holder here, and for room in queue_shared(); the
 -- hand-over to the first waiter in hand_over_batch(). Each leaves alone what is unusual. A change of one is a change of its twins:
 -- tests/sql/test_one_and_many.sql does each operation both ways and compares answers, rows, queue, history and notifications.
 create or replace function leasehold_internal.acquire_items(
@@ -45,6 +105,7 @@ declare
   v_late bigint[] := '{}';
   v_found record;
   v_may_be_plain boolean := false;
+  v_is_new boolean := false;
   v_is_alone boolean;
   v_has_room boolean := false;
 begin
@@ -140,6 +201,7 @@ begin
         end if;
         return;
       end if;
+      v_is_new := not exists (select from leasehold.scope x where x.namespace = p_namespace[1] and x.key = p_key[1]);
     elsif p_queue[1] then
       return query
         select a.n, a.outcome, null::bigint, null::timestamptz, null::bigint, null::bigint, null::bigint, null::integer, a
@@ -154,7 +216,7 @@ begin
     v_may_be_plain := coalesce(0 = any (p_ticket), true) and (p_units is null or array_position(p_units, null) is not null);
   end if;
 
-  if v_may_be_plain then
+  if v_may_be_plain or v_is_new then
     select f.id, f.is_same, exists (select from leasehold.waiter q where q.coordinator is null),
            exists (select from leasehold.registered_hook),
            case when p_namespace[1] = all (p_namespace) then array(select r from leasehold_internal.rules_of(p_namespace[1]) r) end
@@ -185,36 +247,50 @@ begin
     if exists (select from unnest(v_rules) r where r.max_leases is not null) then
       v_has_room := leasehold_internal.has_room_for(p_namespace, p_key, v_rules);
     end if;
-    with granted as (
-      update leasehold.scope s
-         set {{grant.set w}}
-        from (select i.n, i.lease_key, i.owner, p_principals[i.n] as principal, i.labels::jsonb as labels, i.duration_us, d.duration,
-                     d.duration as lasts, v_life_id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity,
-                     x.row_id, x.check_at, clock_timestamp() as now
-                from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us, p_at_least_us)
-                     with ordinality as i (namespace, key, lease_key, owner, labels, duration_us, wait_us, at_least_us, n)
-                join unnest(v_rules) r
-                  on r.namespace = i.namespace
-               cross join lateral (select leasehold_internal.from_us(i.duration_us) as duration) d
-               cross join lateral (
-                 select x.ctid as row_id, x.check_at
-                   from leasehold.scope x
-                  where x.namespace = i.namespace and x.key = i.key and r.namespace is not null
-                    and x.state = 'free' and not x.queued and i.lease_key <> all (x.ended_keys)
-                    and not (v_has_sql_users
-                             and exists (select from leasehold.waiter q
-                                          where q.coordinator is null and q.namespace = x.namespace and q.key = x.key))
-                    for no key update skip locked) x
-               where i.namespace <> all (v_hooked) and i.lease_key is not null and i.at_least_us is null
-                 and i.n <> all (v_late)
-                 and leasehold_internal.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us, v_has_room)
-              offset 0) w
-       where s.ctid = w.row_id
-      returning row(w.n, 'granted', s.token, w.now, leasehold_internal.to_us(w.grace),
-                    case when w.expiry <> 'manual' then w.duration_us + leasehold_internal.to_us(w.grace) end,
-                    leasehold_internal.to_us(least(coalesce(w.dead_after, w.duration * 2 / 3), w.max_hold)),
-                    case when w.capacity is not null then 0 end, null)::leasehold_internal.acquired as answer)
-    select coalesce(array_agg(g.answer), '{}') into v_granted from granted g;
+    if v_may_be_plain then
+      with granted as (
+        update leasehold.scope s
+           set {{grant.set w}}
+          from (select i.n, i.lease_key, i.owner, p_principals[i.n] as principal, i.labels::jsonb as labels, i.duration_us, d.duration,
+                       d.duration as lasts, v_life_id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity,
+                       x.row_id, x.check_at, clock_timestamp() as now
+                  from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us, p_at_least_us)
+                       with ordinality as i (namespace, key, lease_key, owner, labels, duration_us, wait_us, at_least_us, n)
+                  join unnest(v_rules) r
+                    on r.namespace = i.namespace
+                 cross join lateral (select leasehold_internal.from_us(i.duration_us) as duration) d
+                 cross join lateral (
+                   select x.ctid as row_id, x.check_at
+                     from leasehold.scope x
+                    where x.namespace = i.namespace and x.key = i.key and r.namespace is not null
+                      and x.state = 'free' and not x.queued and i.lease_key <> all (x.ended_keys)
+                      and not (v_has_sql_users
+                               and exists (select from leasehold.waiter q
+                                            where q.coordinator is null and q.namespace = x.namespace and q.key = x.key))
+                      for no key update skip locked) x
+                 where i.namespace <> all (v_hooked) and i.lease_key is not null and i.at_least_us is null
+                   and i.n <> all (v_late)
+                   and leasehold_internal.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us, v_has_room)
+                offset 0) w
+         where s.ctid = w.row_id
+        returning row(w.n, 'granted', s.token, w.now, leasehold_internal.to_us(w.grace),
+                      case when w.expiry <> 'manual' then w.duration_us + leasehold_internal.to_us(w.grace) end,
+                      leasehold_internal.to_us(least(coalesce(w.dead_after, w.duration * 2 / 3), w.max_hold)),
+                      case when w.capacity is not null then 0 end, null)::leasehold_internal.acquired as answer)
+      select coalesce(array_agg(g.answer), '{}') into v_granted from granted g;
+    end if;
+    if cardinality(v_granted) < cardinality(p_namespace) and v_life_id is not null and not leasehold_internal.is_blind() then
+      v_left := array(
+        select l.n
+          from (select i::integer as n from generate_subscripts(p_namespace, 1) i except select g.n from unnest(v_granted) g) l
+         where p_lease_key[l.n] is not null and p_at_least_us[l.n] is null and p_units[l.n] is null and coalesce(p_ticket[l.n], 0) = 0
+           and p_namespace[l.n] <> all (v_hooked) and l.n <> all (v_late)
+           and not exists (select from leasehold.scope x where x.namespace = p_namespace[l.n] and x.key = p_key[l.n] offset 0));
+      if v_left <> '{}' then
+        v_granted := v_granted || leasehold_internal.grant_new(p_coordinator, p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us,
+                                                               p_wait_us, p_principals, v_rules, v_life_id, v_has_room, v_left);
+      end if;
+    end if;
     if v_has_room and v_granted <> '{}' then
       perform leasehold_internal.note_leases(array(select p_namespace[g.n] from unnest(v_granted) g), 1);
     end if;

@@ -87,4 +87,19 @@ select leasehold.acquire('pay.invoices', 'undone', '30 s', lease_key => t.key(9)
 rollback;
 select is(t.rows_of($$select * from leasehold.acquire('pay.invoices', 'undone', '30 s', lease_key => t.key(9))$$), 1,
           'a grant that was rolled back never was, and its lease key is fresh');
+
+-- a new name is decided in a few statements, alone and among others: without what decides about everything
+\set general 'leasehold_internal.acquire_general(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[], text[], bigint[], integer[], boolean)'
+alter function :general rename to acquire_general_away;
+select is(t.rows_of($$select * from leasehold.acquire('new', 'one', '30 s')$$), 1, 'a new name is granted on the quick path');
+create temp table answers as
+  select a.* from leasehold_internal.acquire_items(
+    t.key(1), null, '{new,new.below,new}', '{a,a,b}', array[t.key(11), t.key(12), t.key(13)], '{o1,o2,o3}', array['{}', '{}', '{}'],
+    '{30000000,30000000,30000000}', '{f,f,f}', '{0,0,0}', '{0,0,0}') a;
+select is((select array_agg(a.outcome || case when s.token = a.token and s.owner = 'o' || a.n and s.deadline = a.acquired_at + interval '30 s' then '' else '?' end
+                            order by a.n)
+             from answers a
+             join leasehold.scope s on s.lease_key = t.key(10 + a.n)),
+          '{granted,granted,granted}'::text[], 'and so are several');
+alter function leasehold_internal.acquire_general_away rename to acquire_general;
 select * from finish();
