@@ -57,6 +57,22 @@ static const char *liveness_text(Leasehold__V1__Liveness liveness)
     }
 }
 
+const char *lh_holder_liveness_words(enum lh_holder_liveness liveness)
+{
+    switch (liveness) {
+    case LH_HOLDER_ALIVE:
+        return ", alive";
+    case LH_HOLDER_SUSPECTED_DEAD:
+        return ", suspected dead";
+    case LH_HOLDER_OVERDUE:
+        return ", alive, but holding it unreasonably long";
+    case LH_HOLDER_EXPIRED:
+        return ", expired";
+    default:
+        return "";
+    }
+}
+
 const char *lh_end_reason_text(Leasehold__V1__EndReason reason)
 {
     switch (reason) {

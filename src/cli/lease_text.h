@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "cli/print.h"
+#include "leasehold.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
 /* Returns "payments.invoices"; "(root)" without segments; in quotes if it has a '/', which stands before the key. A
@@ -17,6 +18,9 @@ char *lh_namespace_text(char *const *segments, size_t count);
 /* Return "payments.invoices/invoice-42". New strings. */
 char *lh_scope_text(const Leasehold__V1__Scope *scope);
 char *lh_scope_text_of(const char *ns, const char *key);
+
+/* Returns ", alive", ", suspected dead" ..., to stand behind the holder; "": not known. */
+const char *lh_holder_liveness_words(enum lh_holder_liveness liveness);
 
 /* Returns "released", "failed" ... */
 const char *lh_end_reason_text(Leasehold__V1__EndReason reason);

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "cli/lease_text.h"
 #include "cli/mcp/mcp_internal.h"
 
 static struct lh_mcp_hold *find(struct lh_mcp *mcp, const char *ns, const char *key)
@@ -115,22 +116,6 @@ static struct lh_declared *declare(struct lh_mcp *mcp, const char *ns, struct lh
     return declared;
 }
 
-static const char *liveness_words(enum lh_holder_liveness liveness)
-{
-    switch (liveness) {
-    case LH_HOLDER_ALIVE:
-        return ", alive";
-    case LH_HOLDER_SUSPECTED_DEAD:
-        return ", suspected dead";
-    case LH_HOLDER_OVERDUE:
-        return ", alive, but holding it unreasonably long";
-    case LH_HOLDER_EXPIRED:
-        return ", expired";
-    default:
-        return "";
-    }
-}
-
 static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
 {
     struct lh_mcp_hold *hold = arg;
@@ -142,7 +127,7 @@ static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
                  obstacle->rests_us > 0 ? "its minimum hold has not passed" : "not held", obstacle->waiters_ahead);
     else
         snprintf(words, sizeof(words), "waiting: held by %s%s for %s; %" PRIu32 " ahead", obstacle->owner,
-                 liveness_words(obstacle->liveness), held, obstacle->waiters_ahead);
+                 lh_holder_liveness_words(obstacle->liveness), held, obstacle->waiters_ahead);
     lh_mcp_call_progress(hold->call, words);
 }
 

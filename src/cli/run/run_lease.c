@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/error.h"
+#include "cli/lease_text.h"
 
 /* --- what the library's thread tells --- */
 
@@ -66,22 +67,6 @@ static void on_lost(void *arg, struct lh_lease *lost, enum lh_lost_reason reason
     wake(lease);
 }
 
-static const char *liveness_words(enum lh_holder_liveness liveness)
-{
-    switch (liveness) {
-    case LH_HOLDER_ALIVE:
-        return ", alive";
-    case LH_HOLDER_SUSPECTED_DEAD:
-        return ", suspected dead";
-    case LH_HOLDER_OVERDUE:
-        return ", alive, but holding it unreasonably long";
-    case LH_HOLDER_EXPIRED:
-        return ", expired";
-    default:
-        return "";
-    }
-}
-
 /* Said when it changes: by itself the library repeats it every few seconds. */
 static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
 {
@@ -94,10 +79,10 @@ static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
         snprintf(holder, sizeof(holder), "its minimum hold has not passed; %" PRIu32 " ahead", obstacle->waiters_ahead);
     else if (obstacle->holder_count > 1)
         snprintf(holder, sizeof(holder), "shared by %" PRIu32 " holders, the oldest %s%s; %" PRIu32 " ahead",
-                 obstacle->holder_count, owner, liveness_words(obstacle->liveness), obstacle->waiters_ahead);
+                 obstacle->holder_count, owner, lh_holder_liveness_words(obstacle->liveness), obstacle->waiters_ahead);
     else
-        snprintf(holder, sizeof(holder), "held by %s%s; %" PRIu32 " ahead", owner, liveness_words(obstacle->liveness),
-                 obstacle->waiters_ahead);
+        snprintf(holder, sizeof(holder), "held by %s%s; %" PRIu32 " ahead", owner,
+                 lh_holder_liveness_words(obstacle->liveness), obstacle->waiters_ahead);
     if (strcmp(lease->told, holder) == 0)
         return;
     snprintf(lease->told, sizeof(lease->told), "%s", holder);
