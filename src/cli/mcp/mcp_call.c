@@ -1,4 +1,4 @@
-/* Calls of tools, from the request to the answer, and what is told meanwhile. */
+/* Calls of tools, from the request to the answer, with progress and warnings. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,7 +186,7 @@ const char *lh_mcp_call_text(const struct lh_mcp_call *call, const char *name)
     return json_string_value(json_object_get(call->arguments, name));
 }
 
-/* --- what is told meanwhile --- */
+/* --- progress and warnings --- */
 
 static void notify(struct lh_mcp *mcp, const char *method, json_t *params)
 {

@@ -250,7 +250,7 @@ void lh_mcp_child_look(struct lh_mcp *mcp)
     }
 }
 
-/* --- what is told of it --- */
+/* --- answers --- */
 
 /* The bytes that a stream had, as UTF-8: others become U+FFFD. */
 static json_t *text_of(const struct lh_buffer *bytes)

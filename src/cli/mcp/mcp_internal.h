@@ -88,7 +88,7 @@ struct lh_mcp_call {
     int64_t progress;
     bool is_modern;    /* revision 2026-07-28 or later */
     bool is_cancelled; /* no answer follows */
-    /* Ends the work: the call is finished later, by whoever works at it. */
+    /* Ends the work. The tool finishes the call later. */
     void (*on_cancel)(struct lh_mcp_call *call);
     struct lh_request *request; /* an acquire that waits */
     struct lh_mcp_hold *hold;
