@@ -39,10 +39,10 @@ static void on_batch_done(void *arg, enum lh_status status, const struct lh_erro
 
 static void form(struct lh_coordinator *c, struct lh_waiter *waiter, const struct lh_acquire_item *items, size_t count)
 {
-    struct lh_acquire_scope also[LH_ALL_ITEMS_MAX];
+    struct lh_wanted_scope also[LH_ALL_ITEMS_MAX];
 
     for (size_t i = 1; i < count; i++)
-        also[i - 1] = (struct lh_acquire_scope){items[i].ns, items[i].key, items[i].units, items[i].at_least_us};
+        also[i - 1] = (struct lh_wanted_scope){items[i].ns, items[i].key, items[i].units, items[i].at_least_us};
     waiter->units = items[0].units;
     lh_together_form(c, waiter, also, count - 1);
 }

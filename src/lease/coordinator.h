@@ -116,7 +116,7 @@ typedef void lh_acquire_cb(struct lh_acquire *acquire, const struct lh_acquire_r
 typedef void lh_progress_cb(struct lh_acquire *acquire, const struct lh_contention *contention);
 
 /* A scope that is acquired together with others. */
-struct lh_acquire_scope {
+struct lh_wanted_scope {
     const char *ns;
     const char *key;
     int32_t units; /* units and at_least_us as in lh_acquire */
@@ -134,7 +134,7 @@ struct lh_acquire {
     int64_t at_least_us; /* the minimum hold; LH_AT_LEAST_POLICY: the policy's */
     /* More scopes: all are granted in one transaction, under this lease key, or none. At most LH_ALL_ITEMS_MAX with
        the one above, none of them twice. Not with LH_WAIT_WHILE_ALIVE nor on_progress. */
-    const struct lh_acquire_scope *also;
+    const struct lh_wanted_scope *also;
     size_t also_count;
     enum lh_wait wait;
     int64_t wait_us;

@@ -278,7 +278,7 @@ struct lh_reap_answer {
     bool has_more; /* `max` was reached */
 };
 
-enum lh_reap_outcome {
+enum lh_reap_end {
     /* The connection was lost: the first such item was perhaps being reaped, those behind it were not. With LH_OK:
        the item was not sent, because one before it took long. */
     LH_REAP_UNANSWERED,
@@ -301,7 +301,7 @@ struct lh_reap_item {
     const char *loss;
     bool is_joined; /* in one transaction with the item before it, which is of the same namespace */
 
-    enum lh_reap_outcome outcome;
+    enum lh_reap_end outcome;
     struct lh_reaped reaped; /* DONE, FAILED: the result, without the lease */
     int64_t took_us;
 };
@@ -423,8 +423,8 @@ typedef void lh_guards_cb(void *arg, enum lh_status status, const struct lh_erro
                           const struct lh_long_guard *guards, size_t count);
 typedef void lh_access_cb(void *arg, enum lh_status status, const struct lh_error *error,
                           const struct lh_access_answer *answer);
-typedef void lh_reap_cb(void *arg, enum lh_status status, const struct lh_error *error,
-                        const struct lh_reap_answer *answer);
+typedef void lh_reap_pass_cb(void *arg, enum lh_status status, const struct lh_error *error,
+                             const struct lh_reap_answer *answer);
 typedef void lh_scope_cb(void *arg, enum lh_status status, const struct lh_error *error,
                          const struct lh_scope_answer *answer);
 typedef void lh_list_cb(void *arg, enum lh_status status, const struct lh_error *error,
@@ -478,7 +478,7 @@ struct lh_store_ops {
     enum lh_status (*pass_on)(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
     enum lh_status (*reap)(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
                            size_t namespace_count, bool include_children, const char *key, int32_t max,
-                           enum lh_reap_kind kind, const struct lh_requester *requester, lh_reap_cb *on_done,
+                           enum lh_reap_kind kind, const struct lh_requester *requester, lh_reap_pass_cb *on_done,
                            void *arg);
     enum lh_status (*get)(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg);
     enum lh_status (*list)(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,

@@ -308,7 +308,7 @@ enum lh_status lh_pg_store_unregister(struct pg_store *store, lh_store_cb *on_do
 static void read_reap(struct control_call *call, enum lh_status status, const PGresult *result,
                       const struct lh_error *error)
 {
-    lh_reap_cb *on_done = (lh_reap_cb *)call->on_done;
+    lh_reap_pass_cb *on_done = (lh_reap_pass_cb *)call->on_done;
     struct lh_arena *arena = &call->store->arena;
     struct lh_reap_answer answer = {0};
     struct reap_columns columns;
@@ -345,7 +345,7 @@ static void read_reap(struct control_call *call, enum lh_status status, const PG
 
 enum lh_status lh_pg_store_reap(struct lh_store *base, int64_t clock_us, const char *const *namespaces,
                                 size_t namespace_count, bool include_children, const char *key, int32_t max,
-                                enum lh_reap_kind kind, const struct lh_requester *requester, lh_reap_cb *on_done,
+                                enum lh_reap_kind kind, const struct lh_requester *requester, lh_reap_pass_cb *on_done,
                                 void *arg)
 {
     static const struct lh_pg_statement statement =

@@ -330,7 +330,7 @@ enum lh_status lh_pg_store_end_long_guards(struct lh_store *store, int64_t max_u
 enum lh_status lh_pg_store_pass_on(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
 enum lh_status lh_pg_store_reap(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
                                 size_t namespace_count, bool include_children, const char *key, int32_t max,
-                                enum lh_reap_kind kind, const struct lh_requester *requester, lh_reap_cb *on_done,
+                                enum lh_reap_kind kind, const struct lh_requester *requester, lh_reap_pass_cb *on_done,
                                 void *arg);
 enum lh_status lh_pg_store_get(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done,
                                void *arg);

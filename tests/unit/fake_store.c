@@ -108,7 +108,7 @@ static enum lh_status store_pass_on(struct lh_store *store, const struct lh_wake
 
 static enum lh_status store_reap(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
                                  size_t namespace_count, bool include_children, const char *key, int32_t max,
-                                 enum lh_reap_kind kind, const struct lh_requester *requester, lh_reap_cb *on_done,
+                                 enum lh_reap_kind kind, const struct lh_requester *requester, lh_reap_pass_cb *on_done,
                                  void *arg)
 {
     return add_control(store, (struct fake_control){.kind = 3, .on_done.reap = on_done, .arg = arg}, NULL);

@@ -108,7 +108,7 @@ struct fake_control {
     union {
         lh_tick_cb *tick;
         lh_store_cb *store;
-        lh_reap_cb *reap;
+        lh_reap_pass_cb *reap;
     } on_done;
     void *arg;
     char ns[32];

@@ -131,7 +131,7 @@ void begin_call(struct fake_node *node, int scope, const struct lh_uuid *lease_k
     for (int i = 1; i < scope_count(call); i++) {
         const struct fake_scope *also = &t.world.scopes[scope_of(call, i)];
         call->also[i - 1] =
-            (struct lh_acquire_scope){also->ns, also->key, call->acquire.units, call->acquire.at_least_us};
+            (struct lh_wanted_scope){also->ns, also->key, call->acquire.units, call->acquire.at_least_us};
     }
     if (call->acquire.also_count > 0 && call->acquire.wait == LH_WAIT_WHILE_ALIVE)
         call->acquire.wait = LH_WAIT_UNTIL_GRANTED;

@@ -19,7 +19,7 @@ struct call {
     char *owner;
     struct fake_node *node;
     int scope; /* the first of its scopes */
-    struct lh_acquire_scope also[SCOPES - 1];
+    struct lh_wanted_scope also[SCOPES - 1];
     int64_t sent_us;
     int64_t placed_us; /* of one for several scopes: when it was first seen in the queue; 0: not yet */
     int answers;

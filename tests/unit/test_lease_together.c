@@ -4,14 +4,14 @@
 #define ALL 6 /* kinds of batches in the fake */
 #define LEAVE 3
 
-static struct lh_acquire_scope also[2];
+static struct lh_wanted_scope also[2];
 
 /* For scopes 0, 1 and 2. */
 static void ask_for_all(struct fake_node *node, struct ask *ask, int lease_key, enum lh_wait wait, int64_t wait_us)
 {
     ask_init(ask, 0, lease_key, wait, wait_us);
     for (int i = 0; i < 2; i++)
-        also[i] = (struct lh_acquire_scope){world.scopes[i + 1].ns, world.scopes[i + 1].key, 0, LH_AT_LEAST_POLICY};
+        also[i] = (struct lh_wanted_scope){world.scopes[i + 1].ns, world.scopes[i + 1].key, 0, LH_AT_LEAST_POLICY};
     ask->acquire.terms.duration_us = 10 * LH_US_PER_S;
     ask->acquire.also = also;
     ask->acquire.also_count = 2;

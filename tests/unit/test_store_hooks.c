@@ -236,7 +236,7 @@ START_TEST(a_run_reaps_each_lease_in_a_transaction_of_its_own)
     items[RUN - 1].token += 1000;
     run_until_each_is_answered(RUN);
     for (int i = 0; i < RUN; i++) {
-        enum lh_reap_outcome expected = i == 3 ? LH_REAP_FAILED : i == 5 || i == RUN - 1 ? LH_REAP_GONE : LH_REAP_DONE;
+        enum lh_reap_end expected = i == 3 ? LH_REAP_FAILED : i == 5 || i == RUN - 1 ? LH_REAP_GONE : LH_REAP_DONE;
         ck_assert_msg(items[i].outcome == expected, "item %d: %d", i, items[i].outcome);
     }
     ck_assert_str_eq(items[3].reaped.error, "no, said the hook");
@@ -307,7 +307,7 @@ static void join(int from, int to)
         items[i].is_joined = true;
 }
 
-static void check_outcomes(int from, int to, enum lh_reap_outcome expected)
+static void check_outcomes(int from, int to, enum lh_reap_end expected)
 {
     for (int i = from; i < to; i++)
         ck_assert_msg(items[i].outcome == expected, "item %d: %d", i, items[i].outcome);

@@ -204,7 +204,7 @@ static void fail_run(struct lh_lane *lane, const struct lh_error *error)
     lh_warn("a run of %zu reaps failed: %s", lane->n, error != NULL ? error->message : "");
     for (size_t i = 0; i < lane->n; i++) {
         struct lh_reap_job *job = job_of(lane, i);
-        enum lh_reap_outcome outcome = job->item.outcome;
+        enum lh_reap_end outcome = job->item.outcome;
         bool is_answered = outcome == LH_REAP_DONE || outcome == LH_REAP_FAILED || outcome == LH_REAP_GONE;
         if (is_answered)
             end_answered(c, job);

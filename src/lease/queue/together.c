@@ -147,7 +147,7 @@ bool lh_together_is_same(const struct lh_waiter *waiter, const struct lh_acquire
         request->units != together->places[0].units)
         return false;
     for (size_t i = 0; i < request->also_count; i++) {
-        const struct lh_acquire_scope *also = &request->also[i];
+        const struct lh_wanted_scope *also = &request->also[i];
         const struct lh_place *place = &together->places[i + 1];
         if (place->units != also->units || !is_same_scope(place, also->ns, also->key))
             return false;
@@ -232,7 +232,7 @@ static char *name_place(struct lh_place *place, const char *ns, const char *key,
     return stpcpy(at, key) + 1;
 }
 
-void lh_together_form(struct lh_coordinator *c, struct lh_waiter *first, const struct lh_acquire_scope *also,
+void lh_together_form(struct lh_coordinator *c, struct lh_waiter *first, const struct lh_wanted_scope *also,
                       size_t count)
 {
     struct lh_together *together;

@@ -30,7 +30,7 @@ void lh_together_on_timer(struct lh_coordinator *c, struct lh_together *together
 /* Returns true if another waiter has this lease key in one of the other scopes. */
 bool lh_together_is_taken(struct lh_coordinator *c, const struct lh_acquire *request);
 /* Gives the waiter of the first scope its other places, except where another waiter has the lease key. */
-void lh_together_form(struct lh_coordinator *c, struct lh_waiter *first, const struct lh_acquire_scope *also,
+void lh_together_form(struct lh_coordinator *c, struct lh_waiter *first, const struct lh_wanted_scope *also,
                       size_t count);
 /* Makes the places again that have left. Does nothing to a waiter for one scope. */
 void lh_together_reform(struct lh_coordinator *c, struct lh_waiter *first);

@@ -55,7 +55,7 @@ static char *copy(const char *text)
     return text == NULL ? NULL : lh_strdup(text);
 }
 
-bool lh_refusal_look_up(struct lh_service *service, const struct lh_acquire_scope *scope,
+bool lh_refusal_look_up(struct lh_service *service, const struct lh_wanted_scope *scope,
                         const struct lh_acquire_result *result, lh_refusal_cb *then, void *arg)
 {
     struct lh_store *store = service->store;

@@ -14,7 +14,7 @@ typedef void lh_refusal_cb(void *arg, const struct lh_acquire_result *result);
  * if the store does not answer within a second or two. Returns false, without calling `then`, if too many lookups are
  * out or the store is away. `scope` and `result` may go after the call.
  */
-bool lh_refusal_look_up(struct lh_service *service, const struct lh_acquire_scope *scope,
+bool lh_refusal_look_up(struct lh_service *service, const struct lh_wanted_scope *scope,
                         const struct lh_acquire_result *result, lh_refusal_cb *then, void *arg);
 
 void lh_refusals_tick(struct lh_service *service); /* call it once a second */

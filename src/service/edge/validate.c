@@ -227,7 +227,7 @@ bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireReq
     return validate_holder(v, request, acquire) && is_valid;
 }
 
-static bool check_unique(struct lh_validator *v, const struct lh_acquire_scope *scopes, size_t n, const char *path)
+static bool check_unique(struct lh_validator *v, const struct lh_wanted_scope *scopes, size_t n, const char *path)
 {
     char field[LH_VIOLATION_FIELD_BYTES];
 
@@ -240,7 +240,7 @@ static bool check_unique(struct lh_validator *v, const struct lh_acquire_scope *
 }
 
 /* They are acquired in one transaction. */
-static bool check_together(struct lh_validator *v, const struct lh_acquire_scope *scopes, size_t n, const char *path)
+static bool check_together(struct lh_validator *v, const struct lh_wanted_scope *scopes, size_t n, const char *path)
 {
     char field[LH_VIOLATION_FIELD_BYTES];
     const struct lh_place *first, *place;
@@ -259,7 +259,7 @@ static bool check_together(struct lh_validator *v, const struct lh_acquire_scope
 static bool validate_items(struct lh_validator *v, Leasehold__V1__AcquireItem *const *items, size_t n,
                            struct lh_acquire *acquire)
 {
-    struct lh_acquire_scope *scopes;
+    struct lh_wanted_scope *scopes;
     bool is_valid = true;
 
     if (n < 1 || n > LH_ALL_ITEMS_MAX)

@@ -39,17 +39,17 @@ size_t lh_acquire_scope_count(const struct lh_acquire *request)
     return 1 + request->also_count;
 }
 
-struct lh_acquire_scope lh_acquire_nth_scope(const struct lh_acquire *request, size_t i)
+struct lh_wanted_scope lh_acquire_nth_scope(const struct lh_acquire *request, size_t i)
 {
     if (i > 0)
         return request->also[i - 1];
-    return (struct lh_acquire_scope){request->ns, request->key, request->units, request->at_least_us};
+    return (struct lh_wanted_scope){request->ns, request->key, request->units, request->at_least_us};
 }
 
 const char *lh_acquire_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request)
 {
     for (size_t i = 0; i < lh_acquire_scope_count(request); i++) {
-        struct lh_acquire_scope scope = lh_acquire_nth_scope(request, i);
+        struct lh_wanted_scope scope = lh_acquire_nth_scope(request, i);
         if (!lh_access_may(who, LH_RIGHT_LEASE, scope.ns))
             return scope.ns;
     }
@@ -93,7 +93,7 @@ static void give_back(struct acquire_call *acquire)
 
     back->acquire = acquire;
     for (size_t i = 0; i < count; i++) {
-        struct lh_acquire_scope scope = lh_acquire_nth_scope(request, i);
+        struct lh_wanted_scope scope = lh_acquire_nth_scope(request, i);
         back->items[i].item.ns = scope.ns;
         back->items[i].item.key = scope.key;
         back->items[i].item.lease_key = request->lease_key;
@@ -178,7 +178,7 @@ void lh_service_on_late_cancel(void *arg, uint64_t call_id)
 Leasehold__V1__Lease *lh_acquire_lease(const struct acquire_call *acquire, const struct lh_acquire_result *result,
                                        size_t n)
 {
-    struct lh_acquire_scope scope = lh_acquire_nth_scope(&acquire->acquire, n);
+    struct lh_wanted_scope scope = lh_acquire_nth_scope(&acquire->acquire, n);
     struct lh_held_lease lease = result->all == NULL ? *result->lease : result->all[n].lease;
 
     lease.ns = scope.ns;
@@ -249,7 +249,7 @@ static bool tells_contention(enum lh_status status)
 
 /* What a person is told; `words` is room for it. */
 static const char *describe(const struct lh_service *service, const struct lh_acquire *request,
-                            const struct lh_acquire_scope *scope, const struct lh_acquire_result *result,
+                            const struct lh_wanted_scope *scope, const struct lh_acquire_result *result,
                             const struct lh_contention *contention, char words[LH_CONTENTION_TEXT_BYTES])
 {
     switch (result->status) {
@@ -279,7 +279,7 @@ static const char *describe(const struct lh_service *service, const struct lh_ac
 void lh_acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
                      const struct lh_acquire_result *result)
 {
-    struct lh_acquire_scope scope = lh_acquire_nth_scope(request, result->about);
+    struct lh_wanted_scope scope = lh_acquire_nth_scope(request, result->about);
     struct lh_failure failure = {.status = result->status, .ns = scope.ns, .key = scope.key, .limit = result->bound};
     struct lh_contention contention;
     char words[LH_CONTENTION_TEXT_BYTES];
@@ -308,7 +308,7 @@ void lh_acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *wh
 void lh_acquire_name_holders(struct lh_service *service, const struct lh_acquire *request,
                              const struct lh_acquire_result *result, lh_refusal_cb *then, void *arg)
 {
-    struct lh_acquire_scope scope = lh_acquire_nth_scope(request, result->about);
+    struct lh_wanted_scope scope = lh_acquire_nth_scope(request, result->about);
 
     if (!tells_contention(result->status) || result->contention == NULL || result->contention->holder_count <= 1 ||
         !lh_refusal_look_up(service, &scope, result, then, arg))
@@ -397,7 +397,7 @@ static size_t text_size(const struct lh_acquire *acquire, const char *principal)
     size_t size = strlen(acquire->terms.owner) + strlen(acquire->terms.labels) + strlen(principal) + 3;
 
     for (size_t i = 0; i < lh_acquire_scope_count(acquire); i++) {
-        struct lh_acquire_scope scope = lh_acquire_nth_scope(acquire, i);
+        struct lh_wanted_scope scope = lh_acquire_nth_scope(acquire, i);
         size += strlen(scope.ns) + strlen(scope.key) + 2;
     }
     return size;

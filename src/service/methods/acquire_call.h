@@ -25,7 +25,7 @@ struct acquire_call {
     struct lh_table_entry by_call;
     /* Link in lh_service.acquires, then in lh_service.told_in_order. */
     struct lh_link in_order;
-    struct lh_acquire_scope also[]; /* the strings follow them */
+    struct lh_wanted_scope also[]; /* the strings follow them */
 };
 
 /* Checks the AcquireRequest and begins; if it is refused, the call is answered. With on_progress the call is a stream. */
@@ -39,7 +39,7 @@ void lh_acquire_begin_call(struct lh_rpc_call *call, const struct lh_acquire *re
 Leasehold__V1__Lease *lh_acquire_lease(const struct acquire_call *acquire, const struct lh_acquire_result *result,
                                        size_t n);
 size_t lh_acquire_scope_count(const struct lh_acquire *request);
-struct lh_acquire_scope lh_acquire_nth_scope(const struct lh_acquire *request, size_t i);
+struct lh_wanted_scope lh_acquire_nth_scope(const struct lh_acquire *request, size_t i);
 /* Returns the first namespace in which the caller has no right to lease, or NULL. */
 const char *lh_acquire_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request);
 
