@@ -130,6 +130,18 @@ def cut(choose, others=HOSTS, ways="both", is_replaced=False, for_s=0):
     return fault
 
 
+def kill_ahead(place):
+    """The primary is cut off from its standbys, which so lack its last commits, and dies. It comes back with another history: see pg_rewind."""
+    node = place.primary()
+    place.cut(node, NODES)
+    time.sleep(4)
+    place.site("kill", node)
+    place.site("heal")
+    place.another_primary(node)
+    yield
+    place.site("start", node)
+
+
 def kill_patroni(place):
     """PostgreSQL goes on without it, and so does whoever is connected. Patroni finds it when it comes back."""
     node = place.primary()
@@ -202,6 +214,7 @@ def cut_daemons(place):
 # In words, and what does it.
 FAULTS = {
     "kill": ("primary: PostgreSQL and Patroni killed", broken("kill", "start", the_primary, is_replaced=True)),
+    "kill-ahead": ("primary: cut off from the standbys for 4 s, then killed", kill_ahead),
     "freeze": ("primary: PostgreSQL and Patroni stopped until after they are replaced", broken("freeze", "thaw", the_primary, is_replaced=True)),
     "pause": ("primary: the same stopped for 8 s", paused(the_primary, 8)),
     "kill-postgres": ("primary: PostgreSQL alone killed", kill_postgres),

@@ -4,12 +4,15 @@ Workers        acquire, write while the lease holds, release.
 Careless ones  never look at their deadline, and write on for longer than their lease: fencing and guard() are there for them.
 A line         waits for one scope, at one daemon each, and holds it shortly; its calls say when they are in the queue.
 Keepers        acquire once, and renew to the end.
-Challengers    ask for the keepers' scopes, one at each daemon; they must be refused.
+A newcomer     takes a scope of a new name twice a second, and renews late, as the packages do. A primary that lacks the last commits of the one before does
+               not know the last of them.
+Challengers    ask for the scopes of keepers, and the newcomer's last, one at each daemon; they must be refused.
 Watchers       one at each daemon.
 """
 from __future__ import annotations
 
 import collections
+import itertools
 import random
 import threading
 import time
@@ -28,6 +31,7 @@ from .history import Event, Grant, Hold, Loss, Promotion, Register, Session, Wai
 services: Any = leasehold_pb2_grpc
 SCOPES = 4
 KEEPERS = 3
+NEW = 16
 LINE = "line"
 TABLE = "leasehold_verify_guarded"
 ENDS_S = 20  # the longest call of those that do not wait in line, and some
@@ -91,6 +95,15 @@ class Site:
             connection.execute(f"drop table {TABLE}")
 
 
+class Kept:
+    """A lease that is renewed, as its holder sees it."""
+
+    def __init__(self, lease: Any, deadline: float, asked: float) -> None:
+        self.lease, self.deadline, self.asked = lease, deadline, asked
+        self.begin = self.asked_last = now()
+        self.is_lost = False
+
+
 class Load:
     def __init__(self, site: Site, kept_s: float) -> None:
         self.site, self.kept_s = site, kept_s
@@ -110,6 +123,7 @@ class Load:
         self.renewals = 0
         self.waiting: dict[int, str] = {}
         self.kept = threading.Semaphore(0)
+        self.new: collections.deque[str] = collections.deque(maxlen=NEW)
         self.register = Register()
         self.ends: list[Callable[[], Any]] = []
         self.threads: list[threading.Thread] = []
@@ -271,30 +285,54 @@ class Load:
         self.kept.release()
         if found is None:
             raise RuntimeError(f"{key} was not granted")
-        lease, deadline, asked = found
-        begin = now()
-        reference = pb.LeaseRef(scope=lease.scope, lease_key=lease.lease_key)
-        while not self.stop.wait(2):
-            sent = now()
-            try:
-                result = self.call(stubs, "Heartbeat", pb.HeartbeatRequest(leases=[reference]), 5).results[0]
-            except grpc.RpcError:
-                continue
-            if result.outcome == pb.OUTCOME_LOST:
-                self.lost(key, lease.token, deadline, result.end_reason)
+        kept = Kept(*found)
+        while not self.stop.wait(2) and not kept.is_lost:
+            self.renew(stubs, kept)
+        self.give_back(stubs, kept)
+
+    def come_anew(self, number: int) -> None:
+        stubs, all_kept = self.stubs_of_all(number), collections.deque[Kept]()
+        for turn in itertools.count():
+            if self.stop.wait(0.5):
                 break
-            if result.outcome == pb.OUTCOME_OK:
-                deadline = sent + seconds(result.remaining)
-                self.renewals += 1
-        self.note(key, lease.token, begin, min(deadline, now()), asked)
-        self.release(stubs, lease, deadline)
+            key = f"new-{turn}"
+            found = self.acquire(stubs, key, 2 * self.kept_s)
+            if found is not None:
+                all_kept.append(Kept(*found))
+                self.new.append(key)
+            for kept in all_kept:
+                if now() > kept.asked_last + self.kept_s * 2 / 3:
+                    self.renew(stubs, kept)
+            while all_kept and now() > all_kept[0].begin + self.kept_s:
+                self.give_back(stubs, all_kept.popleft())
+        for kept in all_kept:
+            self.give_back(stubs, kept)
+
+    def renew(self, stubs: list[Any], kept: Kept) -> None:
+        sent = kept.asked_last = now()
+        reference = pb.LeaseRef(scope=kept.lease.scope, lease_key=kept.lease.lease_key)
+        try:
+            result = self.call(stubs, "Heartbeat", pb.HeartbeatRequest(leases=[reference]), 5).results[0]
+        except grpc.RpcError:
+            return
+        if result.outcome == pb.OUTCOME_LOST:
+            kept.is_lost = True
+            self.lost(kept.lease.scope.key, kept.lease.token, kept.deadline, result.end_reason)
+            kept.deadline = min(kept.deadline, now())
+        elif result.outcome == pb.OUTCOME_OK:
+            kept.deadline = sent + seconds(result.remaining)
+            self.renewals += 1
+
+    def give_back(self, stubs: list[Any], kept: Kept) -> None:
+        self.note(kept.lease.scope.key, kept.lease.token, kept.begin, min(kept.deadline, now()), kept.asked)
+        self.release(stubs, kept.lease, kept.deadline)
 
     def challenge(self, number: int) -> None:
         """What it is answered comes from the database, so it also shows when that daemon was in touch with it."""
         server = self.site.servers[number]
         stub, dice = self.stub(server), random.Random(number)
         while not self.stop.wait(0.5):
-            key, asked = f"keeper-{dice.randrange(KEEPERS)}", now()
+            key, asked = dice.choice([f"keeper-{dice.randrange(KEEPERS)}", *self.new]), now()
             try:
                 lease = self.start_call(stub, "Acquire", self.request(key, 5), 2).lease
                 self.note(key, lease.token, now(), now() + 5, asked)
@@ -338,7 +376,7 @@ class Load:
         for _ in range(KEEPERS):
             self.kept.acquire(timeout=max(0, until - time.monotonic()))
         for work, count in ((self.watch, len(self.site.servers)), (self.work, 4), (self.work_carelessly, 2), (self.stand_in_line, 5),
-                            (self.challenge, len(self.site.servers))):
+                            (self.come_anew, 1), (self.challenge, len(self.site.servers))):
             self.start_some(work, count)
 
     def end(self, limit_s: float) -> list[str]:
