@@ -89,7 +89,8 @@ struct lh_rpc_server_options {
     size_t stream_mark_bytes; /* mark of a call: see lh_rpc_call_send; default 64 KiB */
     /* Unsent bytes of a call above which lh_rpc_call_send refuses; default 8 MiB. */
     size_t max_stream_bytes;
-    /* Connections of one address that have not sent their HTTP/2 preface; any more are closed at once. Default 64. */
+    /* Connections of one address that have not sent their HTTP/2 preface; any more are closed at once. Default 512, as
+       worker_connections of nginx, which opens one for each call and writes on none before it has opened them all. */
     size_t max_handshakes;
     /* Time until a connection without a preface is closed; default 5 s. The bound of a TLS handshake too. */
     int64_t handshake_timeout_us;

@@ -226,7 +226,7 @@ KINDS = {
     "window-update": (4, window_update),
     "empty-data": (4, empty_data),
     "slow-headers": (40, slow_headers),
-    "no-preface": (200, no_preface),
+    "no-preface": (700, no_preface),
     "unfinished": (20, unfinished),
     "lists": (20, lists),
     "reflection": (20, reflection),

@@ -31,7 +31,7 @@ void lh_rpc_server_options_init(struct lh_rpc_server_options *options)
         .output_mark_bytes = 256 * 1024,
         .stream_mark_bytes = 64 * 1024,
         .max_stream_bytes = 8 * 1024 * 1024,
-        .max_handshakes = 64,
+        .max_handshakes = 512,
         .handshake_timeout_us = 5 * LH_US_PER_S,
         .request_timeout_us = 10 * LH_US_PER_S,
         .idle_timeout_us = 600 * LH_US_PER_S,
