@@ -25,6 +25,14 @@ def world(cluster):
 
 
 @pytest.fixture
+def fresh(cluster):
+    """A world of the test's own, which it changes."""
+    world = World(cluster)
+    yield world
+    world.close()
+
+
+@pytest.fixture
 def still():
     return Still()
 
@@ -33,7 +41,7 @@ def ref(dotted, key, number):
     return pb.LeaseRef(scope=scope(dotted, key), lease_key=key_of(number))
 
 
-# --- what changes nothing comes first: the tests below run in this order, on one world ---
+# --- what changes nothing, on one world ---
 
 
 def test_answers_that_made_the_world(world, still):
@@ -181,28 +189,28 @@ BAD_LOOKS = {"Explain": [{}], "ListQueue": [{"page_size": -1}, {"page_token": "x
              "ListWaits": [{"namespace": [""]}]}
 
 
-def test_errors(world, still):
+def test_errors(fresh, still):
     good = {"scope": scope("shop.new", "k"), "duration": duration(600), "lease_key": key_of(50)}
-    answers = {f"Acquire, scope {name}": world.lease("Acquire", **{**good, "scope": bad}) for name, bad in BAD_SCOPES.items()}
-    answers |= {f"Acquire, {name}": world.lease("Acquire", **{**good, **bad}) for name, bad in BAD_ACQUIRES.items()}
-    for ask, table in ((world.lease, BAD_CALLS), (world.admin, BAD_ADMIN), (world.look, BAD_LOOKS)):
+    answers = {f"Acquire, scope {name}": fresh.lease("Acquire", **{**good, "scope": bad}) for name, bad in BAD_SCOPES.items()}
+    answers |= {f"Acquire, {name}": fresh.lease("Acquire", **{**good, **bad}) for name, bad in BAD_ACQUIRES.items()}
+    for ask, table in ((fresh.lease, BAD_CALLS), (fresh.admin, BAD_ADMIN), (fresh.look, BAD_LOOKS)):
         answers |= {f"{method} {n}": ask(method, **bad) for method, each in table.items() for n, bad in enumerate(each)}
-    answers["Acquire, held"] = world.lease("Acquire", **{**good, "scope": scope("shop.orders", "7")})
-    answers["Acquire, shared held"] = world.lease("Acquire", **{**good, "scope": scope("shop.pool", "p"), "mode": pb.MODE_SHARED, "units": 4})
-    answers["Acquire, above the capacity"] = world.lease("Acquire", **{**good, "scope": scope("shop.pool", "p"), "mode": pb.MODE_SHARED, "units": 5})
-    answers["Acquire, ended"] = world.acquire("shop.past", "k", 10)
-    answers["Acquire, another mode"] = world.acquire("shop.orders", "7", 1, mode=pb.MODE_SHARED)
-    answers["Acquire, waits in vain"] = world.lease("Acquire", **{**good, "scope": scope("shop.orders", "7"), "wait": duration(0.05)})
+    answers["Acquire, held"] = fresh.lease("Acquire", **{**good, "scope": scope("shop.orders", "7")})
+    answers["Acquire, shared held"] = fresh.lease("Acquire", **{**good, "scope": scope("shop.pool", "p"), "mode": pb.MODE_SHARED, "units": 4})
+    answers["Acquire, above the capacity"] = fresh.lease("Acquire", **{**good, "scope": scope("shop.pool", "p"), "mode": pb.MODE_SHARED, "units": 5})
+    answers["Acquire, ended"] = fresh.acquire("shop.past", "k", 10)
+    answers["Acquire, another mode"] = fresh.acquire("shop.orders", "7", 1, mode=pb.MODE_SHARED)
+    answers["Acquire, waits in vain"] = fresh.lease("Acquire", **{**good, "scope": scope("shop.orders", "7"), "wait": duration(0.05)})
     for name, fields in (("key alone", {"key": "k"}), ("key and children", {"namespace": ["a"], "key": "k", "include_children": True})):
-        answers[f"WatchLeases, {name}"] = error_json(failed(world.open("WatchLeases", unary=pb.WatchLeasesRequest(**fields), metadata=bearer(world.tokens["ops"]))))
+        answers[f"WatchLeases, {name}"] = error_json(failed(fresh.open("WatchLeases", unary=pb.WatchLeasesRequest(**fields), metadata=bearer(fresh.tokens["ops"]))))
     for name, request in (("nothing", pb.HoldRequest()), ("release first", pb.HoldRequest(release=pb.ReleaseItem())),
                           ("bad", pb.HoldRequest(acquire=pb.AcquireRequest()))):
-        answers[f"Hold, {name}"] = error_json(failed(world.open("Hold", request, metadata=bearer(world.tokens["ops"]))))
-    raw = world.client.channel.unary_unary("/leasehold.v1.LeaseService/Acquire", None, None)
-    none = world.client.channel.unary_unary("/leasehold.v1.LeaseService/None", None, None)
+        answers[f"Hold, {name}"] = error_json(failed(fresh.open("Hold", request, metadata=bearer(fresh.tokens["ops"]))))
+    raw = fresh.client.channel.unary_unary("/leasehold.v1.LeaseService/Acquire", None, None)
+    none = fresh.client.channel.unary_unary("/leasehold.v1.LeaseService/None", None, None)
     for name, call in (("garbage", raw), ("no such method", none)):
         with pytest.raises(grpc.RpcError) as caught:
-            call(b"\xff\xff\xff", metadata=bearer(world.tokens["ops"]), timeout=BOUND)
+            call(b"\xff\xff\xff", metadata=bearer(fresh.tokens["ops"]), timeout=BOUND)
         answers[name] = error_json(caught.value)
     compare("errors", still(answers))
 
@@ -241,31 +249,31 @@ def test_who_may_not(world, still):
     compare("denied", still(answers))
 
 
-# --- changes ---
+# --- what changes its world has one of its own ---
 
 
-def test_changes(world, still):
-    watch = world.open("WatchLeases", unary=pb.WatchLeasesRequest(namespace=["shop"], include_children=True, include_initial=True),
-                       metadata=bearer(world.tokens["ops"]))
-    world.streams.append(watch)
+def test_changes(fresh, still):
+    watch = fresh.open("WatchLeases", unary=pb.WatchLeasesRequest(namespace=["shop"], include_children=True, include_initial=True),
+                       metadata=bearer(fresh.tokens["ops"]))
+    fresh.streams.append(watch)
     watch.until(lambda event: event.type == pb.LeaseEvent.TYPE_SYNCED)
     answers = {"WatchLeases initial": [as_json(event) for event in watch.seen]}
-    answers["Heartbeat"] = world.lease("Heartbeat", leases=[ref("shop.orders", "7", 1), ref("shop.pool", "p", 3), ref("shop.orders", "7", 90)])
-    answers["Heartbeat final"] = world.lease("Heartbeat", leases=[ref("shop.every", "final", 5)])
-    answers["Downgrade"] = world.lease("Downgrade", lease=ref("shop.orders", "8", 2), units=3)
-    answers["Downgrade again"] = world.lease("Downgrade", lease=ref("shop.orders", "8", 2), units=1)
-    answers["Reap fails"] = world.admin("Reap", namespaces=[namespace("shop.failing")])
-    answers["ListFailures"] = world.look("ListFailures")
-    answers["Explain failing"] = world.look("Explain", scope=scope("shop.failing", "f"))
-    answers["ForceRelease"] = world.admin("ForceRelease", scope=scope("shop.failing", "f"), reason="it is stuck")
-    answers["ForceRelease rest"] = world.admin("ForceRelease", scope=scope("shop.pool", "all"), reason="all of it", all=True)
-    answers["Release"] = world.lease("Release", items=[pb.ReleaseItem(lease=ref("shop.orders", "7", 1), success='{"n": 1}'),
+    answers["Heartbeat"] = fresh.lease("Heartbeat", leases=[ref("shop.orders", "7", 1), ref("shop.pool", "p", 3), ref("shop.orders", "7", 90)])
+    answers["Heartbeat final"] = fresh.lease("Heartbeat", leases=[ref("shop.every", "final", 5)])
+    answers["Downgrade"] = fresh.lease("Downgrade", lease=ref("shop.orders", "8", 2), units=3)
+    answers["Downgrade again"] = fresh.lease("Downgrade", lease=ref("shop.orders", "8", 2), units=1)
+    answers["Reap fails"] = fresh.admin("Reap", namespaces=[namespace("shop.failing")])
+    answers["ListFailures"] = fresh.look("ListFailures")
+    answers["Explain failing"] = fresh.look("Explain", scope=scope("shop.failing", "f"))
+    answers["ForceRelease"] = fresh.admin("ForceRelease", scope=scope("shop.failing", "f"), reason="it is stuck")
+    answers["ForceRelease rest"] = fresh.admin("ForceRelease", scope=scope("shop.pool", "all"), reason="all of it", all=True)
+    answers["Release"] = fresh.lease("Release", items=[pb.ReleaseItem(lease=ref("shop.orders", "7", 1), success='{"n": 1}'),
                                                        pb.ReleaseItem(lease=ref("shop.orders", "7", 90))])
-    answers["AcquireStream granted"] = as_json(world.waiting.until(granted_event))
-    answers["Release again"] = world.end("shop.orders", "7", 1)
-    answers["Heartbeat lost"] = world.lease("Heartbeat", leases=[ref("shop.orders", "7", 1), ref("shop.failing", "f", 7)])
-    hold = world.open("Hold", pb.HoldRequest(acquire=pb.AcquireRequest(scope=scope("shop.held", "h"), duration=duration(60), lease_key=key_of(70))),
-                      metadata=bearer(world.tokens["ops"]))
+    answers["AcquireStream granted"] = as_json(fresh.waiting.until(granted_event))
+    answers["Release again"] = fresh.end("shop.orders", "7", 1)
+    answers["Heartbeat lost"] = fresh.lease("Heartbeat", leases=[ref("shop.orders", "7", 1), ref("shop.failing", "f", 7)])
+    hold = fresh.open("Hold", pb.HoldRequest(acquire=pb.AcquireRequest(scope=scope("shop.held", "h"), duration=duration(60), lease_key=key_of(70))),
+                      metadata=bearer(fresh.tokens["ops"]))
     hold.until(granted_event)
     hold.send(pb.HoldRequest(release=pb.ReleaseItem(success="3")))
     hold.ends()
@@ -273,31 +281,31 @@ def test_changes(world, still):
     watch.until(lambda event: event.type == pb.LeaseEvent.TYPE_RELEASED and event.lease.scope.key == "h")
     events = watch.seen[len(answers["WatchLeases initial"]):]
     answers["WatchLeases"] = sorted((as_json(event) for event in events), key=lambda event: (event["lease"]["scope"]["key"], int(event["lease"]["token"]), event["type"]))
-    keep = world.open("KeepAlive", pb.HeartbeatRequest(leases=[ref("shop.orders", "7", 20), pb.LeaseRef(), ref("shop.orders", "7", 1)]),
-                      metadata=bearer(world.tokens["ops"]))
+    keep = fresh.open("KeepAlive", pb.HeartbeatRequest(leases=[ref("shop.orders", "7", 20), pb.LeaseRef(), ref("shop.orders", "7", 1)]),
+                      metadata=bearer(fresh.tokens["ops"]))
     answers["KeepAlive"] = as_json(keep.next())
     keep.half_close()
     keep.ends()
     compare("changes", still(answers))
 
 
-def test_administration(world, still):
+def test_administration(fresh, still):
     answers = {
-        "GrantAccess": world.admin("GrantAccess", principal="token:new", namespace=namespace("jobs"), rights=[1, 2]),
-        "GrantAccess more": world.admin("GrantAccess", principal="token:new", namespace=namespace("jobs"), rights=[4, 3, 2]),
-        "GrantAccess root": world.admin("GrantAccess", principal="*", rights=[3]),
-        "RevokeAccess": world.admin("RevokeAccess", principal="token:new", namespace=namespace("jobs"), rights=[1]),
-        "RevokeAccess rest": world.admin("RevokeAccess", principal="token:new", namespace=namespace("jobs")),
-        "RevokeAccess again": world.admin("RevokeAccess", principal="token:new", namespace=namespace("jobs")),
-        "CreateToken": world.admin("CreateToken", name="fresh"),
-        "CreateToken expires": world.admin("CreateToken", name="short", expires=duration(3600)),
-        "ListTokens": world.admin("ListTokens"),
-        "RevokeToken": world.admin("RevokeToken", name_or_id="fresh"),
-        "SetPolicy": world.admin("SetPolicy", policy={"namespace": {"segments": ["jobs"]}, "grace": duration(1.5), "frozen": {"value": True}},
+        "GrantAccess": fresh.admin("GrantAccess", principal="token:new", namespace=namespace("jobs"), rights=[1, 2]),
+        "GrantAccess more": fresh.admin("GrantAccess", principal="token:new", namespace=namespace("jobs"), rights=[4, 3, 2]),
+        "GrantAccess root": fresh.admin("GrantAccess", principal="*", rights=[3]),
+        "RevokeAccess": fresh.admin("RevokeAccess", principal="token:new", namespace=namespace("jobs"), rights=[1]),
+        "RevokeAccess rest": fresh.admin("RevokeAccess", principal="token:new", namespace=namespace("jobs")),
+        "RevokeAccess again": fresh.admin("RevokeAccess", principal="token:new", namespace=namespace("jobs")),
+        "CreateToken": fresh.admin("CreateToken", name="fresh"),
+        "CreateToken expires": fresh.admin("CreateToken", name="short", expires=duration(3600)),
+        "ListTokens": fresh.admin("ListTokens"),
+        "RevokeToken": fresh.admin("RevokeToken", name_or_id="fresh"),
+        "SetPolicy": fresh.admin("SetPolicy", policy={"namespace": {"segments": ["jobs"]}, "grace": duration(1.5), "frozen": {"value": True}},
                                  update_mask={"paths": ["grace", "frozen"]}),
-        "Acquire frozen": world.lease("Acquire", scope=scope("jobs", "k"), duration=duration(30), lease_key=key_of(80)),
-        "SetPolicy inherit": world.admin("SetPolicy", policy={"namespace": {"segments": ["jobs"]}}, update_mask={"paths": ["frozen"]}),
-        "ListAudit": world.look("ListAudit"),
+        "Acquire frozen": fresh.lease("Acquire", scope=scope("jobs", "k"), duration=duration(30), lease_key=key_of(80)),
+        "SetPolicy inherit": fresh.admin("SetPolicy", policy={"namespace": {"segments": ["jobs"]}}, update_mask={"paths": ["frozen"]}),
+        "ListAudit": fresh.look("ListAudit"),
     }
     compare("administration", still(answers))
 
@@ -316,12 +324,12 @@ COMMANDS = [["list"], ["list", "shop", "--children"], ["list", "shop.pool"], ["l
             ["hook", "list", "shop.failing"], ["daemons"]]
 
 
-def test_the_command_line_prints_the_same(world, still, tmp_path):
+def test_the_command_line_prints_the_same(fresh, still, tmp_path):
     token = tmp_path / "token"
-    token.write_text(world.tokens["ops"])
+    token.write_text(fresh.tokens["ops"])
     token.chmod(0o600)
-    ways = {"server": {"LEASEHOLD_SERVER": world.daemon.target, "LEASEHOLD_TOKEN_FILE": str(token)},
-            "database": {"LEASEHOLD_DATABASE": world.cluster.url(world.database)}}
+    ways = {"server": {"LEASEHOLD_SERVER": fresh.daemon.target, "LEASEHOLD_TOKEN_FILE": str(token)},
+            "database": {"LEASEHOLD_DATABASE": fresh.cluster.url(fresh.database)}}
     answers = {}
     for way, env in ways.items():
         for n, command in enumerate(COMMANDS):
@@ -333,7 +341,7 @@ def test_the_command_line_prints_the_same(world, still, tmp_path):
                     out = still(json.loads(said.stdout))
                 except ValueError:
                     out = [squeezed(still, line, command[0] != "policy") for line in said.stdout.splitlines()]
-                answers[f"{way} {n}: {' '.join(command + output)}"] = [said.returncode, out, squeezed(still, said.stderr).replace(world.daemon.target, "SERVER")]
+                answers[f"{way} {n}: {' '.join(command + output)}"] = [said.returncode, out, squeezed(still, said.stderr).replace(fresh.daemon.target, "SERVER")]
     compare("command_line", answers)
 
 
