@@ -236,12 +236,12 @@ begin
                    from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
                   where leasehold_internal.namespace_problem(d.namespace) is null)) r);
     end if;
-    -- Who wants to share a scope is decided by acquire_general(), and whoever comes after it in the batch.
-    if cardinality(array_remove(p_units, null)) > 0 then
+    -- Who wants to share a scope, or a minimum hold, is decided by acquire_general(), and whoever comes after it in the batch.
+    if cardinality(array_remove(p_units, null)) > 0 or cardinality(array_remove(p_at_least_us, null)) > 0 then
       v_late := array(
         select i.n
-          from (select u.n, bool_or(u.units is not null) over (partition by u.namespace, u.key order by u.n) as is_late
-                  from unnest(p_namespace, p_key, p_units) with ordinality as u (namespace, key, units, n)) i
+          from (select u.n, bool_or(u.units is not null or u.at_least_us is not null) over (partition by u.namespace, u.key order by u.n) as is_late
+                  from unnest(p_namespace, p_key, p_units, p_at_least_us) with ordinality as u (namespace, key, units, at_least_us, n)) i
          where i.is_late);
     end if;
     if exists (select from unnest(v_rules) r where r.max_leases is not null) then

@@ -98,6 +98,12 @@ select is(pg_temp.ask('quick', 2, false, 3600000000), 'granted 60 min with a lea
 select is((select array_agg(outcome || ' ' || (rests_in_us is not null) order by n) from leasehold_internal.acquire_batch(
              t.key(901), null, array['n', 'n'], array['quick too', 'quick three'], array[t.key(2), t.key(2)], array['w', 'w'], array['{}', '{}'], array[3600000000, 3600000000],
              array[false, false], array[null::bigint, null], array[0::bigint, 0], array['token:w', 'token:w'], array[3600000000, null])), array['granted true', 'granted false'], 'or with another');
+select pg_temp.ask('a free scope', 3, false), leasehold.release_ok('n', 'a free scope', t.key(3));
+select is((select array_agg(outcome order by n) from leasehold_internal.acquire_batch(
+             t.key(901), null, array['n', 'n'], array[a_name, a_name], array[t.key(1), t.key(2)], array['w', 'w'], array['{}', '{}'], array[3600000000, 3600000000],
+             array[false, false], array[null::bigint, null], array[0::bigint, 0], array['token:w', 'token:w'], array[3600000000, null])), array['granted', 'held'],
+          'the first of two in one batch gets ' || a_name)
+  from unnest(array['a free scope', 'a new scope']) a_name;
 select pg_temp.ask('quick four', 1, false), leasehold.release_ok('n', 'quick four', t.key(1)), leasehold.set_policy('n', at_least => '1 hour');
 select is(pg_temp.ask('quick four', 2, false), 'granted 60 min with a lease', 'or for the policy');
 select leasehold.reset_policy('n', 'at_least');
