@@ -347,7 +347,7 @@ def test_dump_and_restore_with_the_module_and_without(place):
         assert len(errors) == 2 and 'extension "leasehold_core" is not available' in errors[0], errors
         held = "select key from leasehold.lease"
         assert bare.psql(held, name) == "held"
-        left_out = re.findall(r"^\| (?:any|\d+ and later) \| `pg_dump (--\S+)`", PAGE, re.M)
+        left_out = re.findall(r"`(?:pg_dump\s)?(--(?:(?:exclude-)?extension|schema)=\S+)`", PAGE)
         assert len(left_out) == 3
         version = int(re.search(r"(\d+)", subprocess.run(["pg_dump", "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout)[1])
         for option in left_out:
