@@ -1,5 +1,5 @@
 -- Tables in partitions of a day, each of which goes when its retention has passed: the history of holds and the audit. leasehold.keeping
--- has a row for each.
+-- has a row for each, and one for the ticks of schedules, which go row by row.
 
 -- By which column a table is partitioned. Locks nothing.
 create or replace function leasehold_internal.kept_by(p_name text) returns text
@@ -201,6 +201,10 @@ declare
   v_is_made boolean := true;
   v_may_go_on boolean;
 begin
+  if p_name = 'tick' then
+    is_done := leasehold_internal.forget_ticks(p_now);
+    return;
+  end if;
   begin
     if leasehold_internal.is_kept(p_name)
        and (p_ends_soon

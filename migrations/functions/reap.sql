@@ -37,6 +37,9 @@ begin
   -- psql and pg_cron: a transaction that began with this statement ends with it. (Drivers that prepare their statements look as
   -- if they went on.)
   perform leasehold_internal.keep_days(clock_timestamp(), now() = statement_timestamp());
+  if exists (select from leasehold.schedule s where s.look_at <= clock_timestamp()) then
+    perform leasehold_internal.make_all_ticks(clock_timestamp());
+  end if;
   -- A visit may find leases that are alive and free rows, which do not count. Each moves its row on, so this comes to an
   -- end; the limit is for rows that others make due as fast.
   for v_round in 1 .. 100 loop

@@ -1,8 +1,8 @@
 -- The schema itself: what exists under which name, and that it is documented and closed.
 select no_plan();
 select has_table('leasehold', name, 'table ' || name) from unnest(array['scope', 'share', 'waiter', 'coordinator', 'policy', 'incarnation', 'migration', 'watch', 'event', 'history', 'access_rule', 'access_token', 'access_state',
-  'audit', 'keeping']) name;
-select has_view('leasehold', name, 'view ' || name) from unnest(array['lease', 'queue', 'lease_summary', 'effective_policy']) name;
+  'audit', 'keeping', 'schedule', 'tick', 'tick_slot']) name;
+select has_view('leasehold', name, 'view ' || name) from unnest(array['lease', 'queue', 'lease_summary', 'effective_policy', 'schedule_status', 'missed_tick']) name;
 select has_function('leasehold_internal', name, 'function ' || name)
   from unnest(array['acquire_items', 'acquire_batch', 'heartbeat_batch', 'release_batch', 'leave_batch', 'pass_on', 'coordinator_register', 'coordinator_tick',
                     'coordinator_unregister', 'acquire_all_one', 'reap_batch', 'get_scope', 'list_leases', 'get_holders', 'downgrade_one', 'force_release_one', 'policy_update', 'policy_get', 'policy_list',
@@ -73,7 +73,8 @@ select is((select array_agg(c.relname::text) from pg_class c where c.relnamespac
               and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('i', 'a') and c.relkind = 'S')), null,
           'every table, view and sequence of its own is commented');
 select is((select array_agg(a.attrelid::regclass || '.' || a.attname) from pg_attribute a join pg_class c on c.oid = a.attrelid
-            where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'share', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event', 'registered_hook', 'hook', 'reap_failure', 'lease_event', 'history', 'lease_summary', 'access_rule', 'access_token', 'audit', 'keeping') and c.relkind in ('r', 'v', 'p')
+            where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'share', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event', 'registered_hook', 'hook', 'reap_failure', 'lease_event', 'history', 'lease_summary', 'access_rule', 'access_token', 'audit', 'keeping', 'schedule', 'tick', 'tick_slot',
+              'schedule_status', 'missed_tick') and c.relkind in ('r', 'v', 'p')
               and a.attnum > 0 and not a.attisdropped and col_description(c.oid, a.attnum) is null), null, 'every column that people read is commented');
 select is((select array_agg(c.oid::regclass::text) from pg_class c where c.relnamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) and c.relkind in ('r', 'p') and c.relpersistence = 'p'
               and c.relreplident not in ('f', 'i') and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)), null,
@@ -83,7 +84,8 @@ create temporary table api (nth serial, name text);
 insert into api (name)
 select unnest(array['set_policy', 'reset_policy', 'add_hook', 'remove_hook', 'remove_hook_named', 'bump_epoch', 'acquire', 'heartbeat', 'guard', 'downgrade',
                     'explain', 'release_ok', 'release_fail', 'end_reason', 'join_queue', 'leave_queue', 'reap', 'force_release', 'access_grant', 'access_revoke',
-                    'token_create', 'token_revoke', 'set_audit_retention', 'acquire_all']);
+                    'token_create', 'token_revoke', 'set_audit_retention', 'acquire_all',
+                    'schedule_instants', 'tick_channel', 'set_schedule', 'run_schedule_now', 'claim_tick', 'until_tick', 'pause_schedule', 'remove_schedule']);
 select is((select array_agg(p.proname::text order by p.proname) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace),
           (select array_agg(name::text order by name) from api), 'the schema leasehold has the functions of the API alone');
 create schema app;
