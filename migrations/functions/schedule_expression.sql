@@ -55,7 +55,7 @@ begin
   v_table.weekdays := leasehold_internal.cron_numbers(v_fields[5], 0, 7, '{sun,mon,tue,wed,thu,fri,sat}');
   v_table.is_either := position('*' in v_fields[3]) = 0 and position('*' in v_fields[5]) = 0;
   v_table.problem := (
-    select format('a cron expression with a %s of %s, is %s', f.name, f.words, left(v_fields[f.n], 64))
+    select format('a cron expression whose %s is %s, has %s', f.name, f.words, left(v_fields[f.n], 64))
       from (values (1, 'minute', '0 to 59', v_table.minutes), (2, 'hour', '0 to 23', v_table.hours), (3, 'day', '1 to 31 or L', v_table.days),
                    (4, 'month', '1 to 12 or jan to dec', v_table.months), (5, 'weekday', '0 to 7 or sun to sat', v_table.weekdays)) as f (n, name, words, numbers)
      where f.numbers is null or f.numbers = '{}' and not (f.n = 3 and v_table.last_day)
@@ -63,7 +63,7 @@ begin
      limit 1);
   if v_table.problem is null and not v_table.is_either and not v_table.last_day
      and not exists (select from unnest(v_table.months) m, unnest(v_table.days) d where d <= leasehold_internal.longest_month(m)) then
-    v_table.problem := format('a cron expression with a day that one of its months has, is day %s of month %s', left(v_fields[3], 64), left(v_fields[4], 64));
+    v_table.problem := format('a cron expression whose day is one that a month of it has, has day %s of month %s', left(v_fields[3], 64), left(v_fields[4], 64));
   end if;
   return v_table;
 end
