@@ -176,8 +176,9 @@ begin
 end
 $$;
 
--- A tick of this second, which waits until it is claimed, or for tick_deadline. One that has it already and waits or runs is returned, one that was missed or
--- skipped becomes due. Returns its instant; null: it has run. Locks the schedule's row, and the tick's.
+-- A tick of this second, which waits until it is claimed, or for tick_deadline. One that is there already and waits or runs is returned, one that was missed or
+-- skipped becomes due; beside one that has ended the second before it is taken, for every later one may be an instant of the expression. Returns its
+-- instant; null: there is none free in a minute. Locks the schedule's row, and the tick's.
 create or replace function leasehold_internal.write_run(p_by text, p_peer text, p_name text) returns timestamptz
 language plpgsql
 as $$
@@ -190,24 +191,30 @@ begin
   v_now := clock_timestamp();
   v_at := date_trunc('second', v_now);
   perform leasehold_internal.make_ticks_of(v_schedule, v_now);
-  insert into leasehold.tick as t (schedule, at, due_at, claim_until, state, next_try_at, by_hand)
-  values (p_name, v_at, v_now, coalesce(v_now + v_schedule.tick_deadline, 'infinity'), 'due', v_now, true)
-      on conflict (schedule, at) do update
-     set due_at = v_now,
-         claim_until = excluded.claim_until,
-         state = 'due',
-         next_try_at = v_now,
-         ended_at = null,
-         error = null,
-         by_hand = true
-   where t.state in ('missed', 'skipped', 'due') and t.instants = 1;
-  if not exists (select from leasehold.tick t where t.schedule = p_name and t.at = v_at and t.state in ('due', 'failed', 'running')) then
-    return null;
+  if exists (select from leasehold.tick t where t.schedule = p_name and t.at = v_at and t.state in ('failed', 'running')) then
+    return v_at;
   end if;
-  update leasehold.schedule s set look_at = v_now where s.name = p_name;
-  perform leasehold_internal.audit_add(p_by, p_peer, 'schedule_run', p_name, leasehold_internal.tick_key(v_at), null, null);
-  perform leasehold_internal.tell_workers(p_name);
-  return v_at;
+  for v_seconds in 0 .. 60 loop
+    insert into leasehold.tick as t (schedule, at, due_at, claim_until, state, next_try_at, by_hand)
+    values (p_name, v_at - v_seconds * interval '1 s', v_now, coalesce(v_now + v_schedule.tick_deadline, 'infinity'), 'due', v_now, true)
+        on conflict (schedule, at) do update
+       set due_at = v_now,
+           claim_until = excluded.claim_until,
+           state = 'due',
+           next_try_at = v_now,
+           ended_at = null,
+           error = null,
+           by_hand = true
+     where v_seconds = 0 and t.state in ('missed', 'skipped', 'due') and t.instants = 1;
+    if found then
+      v_at := v_at - v_seconds * interval '1 s';
+      update leasehold.schedule s set look_at = least(s.look_at, v_now + s.tick_deadline) where s.name = p_name;
+      perform leasehold_internal.audit_add(p_by, p_peer, 'schedule_run', p_name, leasehold_internal.tick_key(v_at), null, null);
+      perform leasehold_internal.tell_workers(p_name);
+      return v_at;
+    end if;
+  end loop;
+  return null;
 end
 $$;
 
@@ -215,7 +222,7 @@ $$;
 create or replace function leasehold_internal.run_problem() returns leasehold_internal.problem
 language sql immutable
 as $$
-  select row('name', 'a schedule whose tick of this second has not run; try again in the next second')::leasehold_internal.problem
+  select row('name', 'a schedule without a tick in each second of the last minute')::leasehold_internal.problem
 $$;
 
 -- Create a schedule, or replace its settings. Returns it. Locks what write_schedule() does.

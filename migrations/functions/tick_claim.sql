@@ -2,12 +2,13 @@
 -- releases it as any lease.
 
 -- Claim the oldest tick that may run; `p_principal` is whose lease it is. Returns its instant, the attempt and the token; no row when none may, with the
--- locks of the attempt given back: those of ticks and leases that it found late stay. A repeat with the lease key of a running tick renews that lease.
+-- locks of the attempt given back: those of ticks and leases that it found late stay. Where it is refused, the row has the SQLSTATE and the words. A repeat
+-- with the lease key of a running tick renews that lease.
 -- Ends leases of these ticks that are past their expiry, as the reaper does. Locks what make_ticks() and reap_batch() do, then one tick's row, skipping
 -- what others claim, then what an acquire does, and a slot; waits for nobody.
 create or replace function leasehold_internal.claim_tick_as(
   p_name text, p_owner text, p_duration interval, p_lease_key uuid, p_labels jsonb, p_principal text)
-returns table (at timestamptz, attempt integer, token bigint)
+returns table (at timestamptz, attempt integer, token bigint, state text, message text, bound text)
 language plpgsql
 set enable_seqscan = off
 set jit = off
@@ -19,6 +20,9 @@ declare
   v_known leasehold.tick;
   v_answer record;
   v_outcome text := 'none';
+  v_token bigint;
+  v_message text;
+  v_bound text;
   v_after timestamptz := '-infinity';
   v_tick timestamptz;
 begin
@@ -28,10 +32,6 @@ begin
       from leasehold_internal.policies_of(array[p_name]) r;
   end if;
   select t.* into v_known from leasehold.tick t where t.schedule = p_name and t.lease_key = p_lease_key;
-  if v_known.state <> 'running' then
-    raise exception 'lease_ended: this lease key has claimed the tick %/% before; a new claim takes a new one', p_name,
-      leasehold_internal.tick_key(v_known.at) using errcode = 'LH006';
-  end if;
   if v_known.at is null then
     if exists (select
                  from leasehold.tick t
@@ -43,11 +43,16 @@ begin
     perform leasehold_internal.make_ticks(p_name, clock_timestamp());
   end if;
   begin
-    if v_known.at is not null then
+    if v_known.state <> 'running' then
+      v_outcome := 'ended';
+    elsif v_known.at is not null then
       v_tick := v_known.at;
       select a.* into v_answer
         from leasehold_internal.acquire_tick(p_name, v_tick, p_owner, v_duration, p_lease_key, p_labels, p_principal) a;
       v_outcome := v_answer.outcome;
+      v_token := v_answer.token;
+      v_message := v_answer.message;
+      v_bound := v_answer.bound;
     else
       for v_try in 1 .. 10 loop
         select t.at into v_tick
@@ -74,6 +79,9 @@ begin
         select a.* into v_answer
           from leasehold_internal.acquire_tick(p_name, v_tick, p_owner, v_duration, p_lease_key, p_labels, p_principal) a;
         v_outcome := v_answer.outcome;
+        v_token := v_answer.token;
+        v_message := v_answer.message;
+        v_bound := v_answer.bound;
         exit when v_outcome not in ('held', 'busy');
         -- Its scope is somebody's from before the schedule.
         v_after := v_tick;
@@ -86,25 +94,18 @@ begin
     null;
   end;
 
-  case v_outcome
-    when 'granted', 'renewed' then
-      return query
-        select t.at, t.attempts, v_answer.token from leasehold.tick t where t.schedule = p_name and t.at = v_tick;
-    when 'frozen' then
-      raise exception 'namespace_frozen: % gives no new leases for now', p_name using errcode = 'LH003';
-    when 'quota' then
-      raise exception 'quota_exceeded: % has reached its limit, %', p_name, v_answer.bound using errcode = 'LH004', hint = v_answer.bound;
-    when 'rejected' then
-      raise exception 'hook_rejected: %', v_answer.message using errcode = 'LH005';
-    when 'ended' then
-      raise exception 'lease_ended: this lease key has held % before; a new claim takes a new one',
-        leasehold_internal.scope_name(p_name, leasehold_internal.tick_key(v_tick)) using errcode = 'LH006';
-    when 'invalid' then
-      raise exception 'invalid_argument: % must be %', v_answer.field, v_answer.bound
-        using errcode = 'LH002', detail = v_answer.field, hint = v_answer.bound;
-    else
-      null;
-  end case;
+  return query
+    select v_tick, (select t.attempts from leasehold.tick t where t.schedule = p_name and t.at = v_tick), v_token, null::text, null::text, null::text
+     where v_outcome in ('granted', 'renewed');
+  return query
+    select null::timestamptz, null::integer, null::bigint, r.state, r.message, r.bound
+      from (values ('frozen', 'LH003', format('namespace_frozen: %s gives no new leases for now', p_name), null),
+                   ('quota', 'LH004', format('quota_exceeded: %s has reached its limit, %s', p_name, v_bound), v_bound),
+                   ('rejected', 'LH005', 'hook_rejected: ' || v_message, null),
+                   ('ended', 'LH006', format('lease_ended: this lease key has held %s before; a new claim takes a new one',
+                                             leasehold_internal.scope_name(p_name, leasehold_internal.tick_key(coalesce(v_tick, v_known.at)))), null),
+                   ('invalid', 'LH002', 'invalid_argument: lease must be ' || v_bound, v_bound)) as r (outcome, state, message, bound)
+     where r.outcome = v_outcome;
 end
 $$;
 
@@ -162,6 +163,7 @@ begin
   select c.* into v_answer
     from leasehold_internal.claim_tick_as(
            claim_tick.name, claim_tick.owner, claim_tick.duration, claim_tick.lease_key, claim_tick.labels, 'role:' || session_user) c;
+  {{claim_refused.text}}
   if v_answer.token is null then
     return;
   end if;
@@ -194,6 +196,7 @@ begin
   perform set_config('leasehold.hooks', 'inline', true);
   select c.* into v_answer
     from leasehold_internal.claim_tick_as(p_name, p_owner, p_duration, p_lease_key, p_labels, leasehold_internal.principal_of_call(p_by)) c;
+  {{claim_refused.text}}
   if v_answer.token is null then
     return;
   end if;

@@ -17,6 +17,9 @@ select leasehold.acquire('veto', 'held', '30 s', lease_key => t.key(4));
 select leasehold.add_hook('veto', event, 't.veto(leasehold.lease_event)')
   from unnest(array['acquire', 'heartbeat', 'release_ok', 'release_fail', 'reap']) event;
 select leasehold.set_policy('below.a', max_duration => '10 s');
+select leasehold.set_schedule(name, 'every 1 h'), leasehold.run_schedule_now(name) from unnest(array['frozen.s', 'full.s', 'veto.s', 'tick.s']) name;
+update leasehold.tick set state = 'done', attempts = 1, lease_key = t.key(6), next_try_at = null, ended_at = clock_timestamp() where schedule = 'tick.s';
+create temporary table tick_key as select leasehold_internal.tick_key(at) as key from leasehold.tick where schedule = 'tick.s';
 
 -- field and bound stand for LH002: its message, DETAIL and HINT
 create temporary table mistake (nth serial, function text, arguments text, state text default 'LH002', message text, field text, bound text);
@@ -87,6 +90,15 @@ insert into mistake (function, arguments, field, bound) values
   ('token_create', $$'0123abcd'$$, 'name', 'other than 8 of 0-9 and a-f, which is what IDs of tokens are'),
   ('token_create', $$'ci', '0 s'$$, 'expires', 'more than 0, at most 1000 years, is 0 s'),
   ('set_audit_retention', $$'-1 s'$$, 'retention', '0 to 1000 years, is -1 s'),
+  ('schedule_instants', $$'@never', up_to => 0$$, 'expression',
+   'five fields, @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, or every N s, min, h or d, is @never'),
+  ('set_schedule', $$'e', '@daily', overlap => 0$$, 'overlap', '1 to 1000, is 0'),
+  ('pause_schedule', $$'e'$$, 'name', 'the name of a schedule, is e'),
+  ('remove_schedule', $$'a..b'$$, 'name', 'segments of 1 to 63 bytes, has 0'),
+  ('run_schedule_now', $$'e'$$, 'name', 'the name of a schedule, is e'),
+  ('claim_tick', $$'e'$$, 'name', 'the name of a schedule, is e'),
+  ('claim_tick', $$'tick.s', duration => '-1 s'$$, 'duration', '1 to 86400 s in this namespace, is -1 s'),
+  ('until_tick', $$'e'$$, 'name', 'the name of a schedule, is e'),
   ('token_revoke', $$null$$, 'name_or_id', 'a name or an ID');
 insert into mistake (function, arguments, state, message, bound) values
   ('acquire', $$'frozen', 'k', '30 s'$$, 'LH003', 'namespace_frozen: frozen gives no new leases for now', null),
@@ -113,6 +125,11 @@ insert into mistake (function, arguments, state, message, bound) values
   ('downgrade', $$'e/x', 'k', t.key(9)$$, 'LH001', 'lease_lost: "e/x"/k is not held with this lease key', null),
   ('downgrade', $$'e', 'held', t.key(9)$$, 'LH001', 'lease_lost: e/held is not held with this lease key', null),
   ('downgrade', $$'veto', 'held', t.key(4)$$, 'LH005', 'hook_rejected: not now', null),
+  ('claim_tick', $$'frozen.s'$$, 'LH003', 'namespace_frozen: frozen.s gives no new leases for now', null),
+  ('claim_tick', $$'full.s'$$, 'LH004', 'quota_exceeded: full.s has reached its limit, max_leases = 0', 'max_leases = 0'),
+  ('claim_tick', $$'veto.s'$$, 'LH005', 'hook_rejected: not now', null),
+  ('claim_tick', $$'tick.s', lease_key => t.key(6)$$, 'LH006',
+   'lease_ended: this lease key has held tick.s/' || (select key from tick_key) || ' before; a new claim takes a new one', null),
   ('force_release', $$'veto', 'held', 'why'$$, 'LH005', 'hook_rejected: not now',
    'The lease stays. To end it all the same, first select leasehold.remove_hook(''veto'', ''reap'', ...).');
 
@@ -142,6 +159,6 @@ select matches(told[5], '^PL/pgSQL function leasehold\.' || function || E'\\([^(
                format('%s(%s) has the context of its function alone', function, arguments)) from answer order by nth;
 select is(array_agg(distinct function::text order by function::text),
           (select array_agg(p.proname::text order by p.proname::text) from pg_proc p
-            where p.pronamespace = 'leasehold'::regnamespace and p.proname <> 'bump_epoch'), 'all functions that take arguments were asked')
+            where p.pronamespace = 'leasehold'::regnamespace and p.proname not in ('bump_epoch', 'tick_channel')), 'all functions that take arguments were asked')
   from mistake;
 select * from finish();

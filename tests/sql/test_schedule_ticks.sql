@@ -172,6 +172,10 @@ select is((select at = date_trunc('second', at) from by_hand), true, 'to the sec
 select is((select c.at from leasehold.claim_tick('p.a', lease_key => t.key(42)) c), (select at from by_hand), 'runs though the schedule is paused');
 select is((select by_hand from leasehold.tick where lease_key = t.key(42)), true, 'and says what it is');
 select is((select count(*) from leasehold.tick where schedule = 'p.a' and at = (select at from by_hand)), 1::bigint, 'one row');
+select leasehold.release_ok('p.a', pg_temp.key_of(42), t.key(42));
+select isnt(leasehold.run_schedule_now('p.a'), (select at from by_hand), 'once it has ended there is another one');
+select is((select count(*) from leasehold.tick where schedule = 'p.a' and by_hand and at <= clock_timestamp()), 2::bigint, 'never of a second to come, which may be an instant');
+select is(pg_temp.claim('p.a', 44) is not null, true, 'and runs');
 
 -- other keys of the namespace, and below it
 select is(t.message_of($$select leasehold.acquire('p.a', 'k', '30 s')$$), 'hook_rejected: p.a is a schedule: a key there is the instant of a tick, as 2026-11-28T03:00:00Z', 'a schedule''s namespace has ticks alone');
