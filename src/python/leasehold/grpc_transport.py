@@ -26,6 +26,7 @@ from .lease import BaseLease, RENEWALS
 from .look import TIMES, Event, Explanation
 from .retry import REASONS
 from .runtime import clock
+from .telemetry import traceparent
 from .tls import TLS
 from .v1 import console_pb2, leasehold_pb2 as pb
 
@@ -397,7 +398,7 @@ class GrpcTransport:
 
     def metadata(self) -> list[tuple[str, str]]:
         if self.token_file is None:
-            return []
+            return traceparent()
         try:
             with open(self.token_file, encoding="ascii") as file:  # it may be replaced at any time
                 token = file.read().strip()
@@ -405,7 +406,7 @@ class GrpcTransport:
             raise Unavailable(str(error), "CREDENTIALS") from None
         if not token:  # it is being written
             raise Unavailable(f"{self.token_file} is empty", "CREDENTIALS")
-        return [("authorization", "Bearer " + token)]
+        return [("authorization", "Bearer " + token), *traceparent()]
 
     async def unary(self, name: str, request: Any, answer: Any, timeout: float, waiting: BaseLease | None = None, service: str = "LeaseService") -> Any:
         at = self.current

@@ -5,7 +5,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any, Callable, Literal, NoReturn
 
-from . import arguments
+from . import arguments, telemetry
 from .errors import InvalidArgument, LeaseholdError, LeaseLost, scope_name
 from .runtime import clock
 
@@ -54,6 +54,7 @@ class BaseLease(Unique):
         self._around: list[BaseLease] = []  # leases in whose bodies it is being acquired
         self._nested: set[BaseLease] = set()  # the reverse
         self._cancel: Callable[[], None] | None = None  # what its acquire waits for
+        self._story: telemetry.Silent = telemetry.SILENT  # of its last acquisition
 
     def __repr__(self) -> str:
         state = "held" if self._is_held else f"lost: {self.lost}" if self.lost else "not held"
@@ -177,6 +178,7 @@ class BaseLease(Unique):
 
     def _tell_loss(self, reason: str) -> None:
         log.warning("%r", self)
+        self._story.ended(reason)
         if self._asked.on_lost is not None:
             try:
                 self._asked.on_lost(reason)
@@ -185,6 +187,8 @@ class BaseLease(Unique):
 
     def _tell(self, name: str) -> None:
         """on_granted, on_renewed or on_released."""
+        if name == "on_released":
+            self._story.ended()
         function = self._asked.listeners[name]
         if function is not None:
             try:

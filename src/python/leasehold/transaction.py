@@ -17,7 +17,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from . import arguments
+from . import arguments, telemetry
 from .core import Grant
 from .errors import InvalidArgument, LeaseLost, Unavailable, scope_name
 from .lease import BaseLease
@@ -221,6 +221,7 @@ class Acquiring(Step):
         lease = self.lease
         lease._claim(is_entering=False)
         self.has_claimed = True
+        lease._story = telemetry.begin(lease._asked)
         lease.lease_key, lease.lost = str(uuid.uuid4()), None
         await self.core.follow_release(lease, clock() + self.core.timeout)
         sent = clock()
@@ -243,9 +244,12 @@ class Acquiring(Step):
                 return True
             self.lease.token = 0
             self.core.drop(self.lease)
-            raise self.unknown(error, "is given back if it was acquired") from error
+            unknown = self.unknown(error, "is given back if it was acquired")
+            self.lease._story.refused(unknown)
+            raise unknown from error
         if self.has_claimed:
             self.lease._is_asked, self.lease.token = False, 0
+            self.lease._story.refused(error)
         return False
 
     def done(self) -> None:

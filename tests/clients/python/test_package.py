@@ -410,6 +410,7 @@ def test_what_is_always_repeated_asks_no_strategy():
 class Idle:
     """A lease that is held, without a client."""
 
+    _story = leasehold.telemetry.SILENT
     lost, _is_held, _tie, _asked, _deadline = None, True, None, unittest.mock.Mock(scopes=()), float("inf")
 
     def __init__(self, key):
