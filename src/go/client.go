@@ -141,12 +141,14 @@ func newRequest(namespace, key string, options []Option) request {
 }
 
 // acquire makes a lease whose context is a child of `parent`.
-func (c *Client) acquire(ctx, parent context.Context, r request) (*Lease, error) {
+func (c *Client) acquire(ctx, parent context.Context, r request) (_ *Lease, err error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
+	calls := c.tells(ctx, &r)
+	defer func() { r.refused(err) }()
 	var g grant
-	if err := c.repeat(ctx, "Acquire", &r, func(call context.Context, wait time.Duration) (err error) {
+	if err := c.repeat(calls, "Acquire", &r, func(call context.Context, wait time.Duration) (err error) {
 		g, err = c.t.acquire(call, r, wait)
 		return err
 	}); err != nil {

@@ -17,6 +17,7 @@ type Lease struct {
 	over     chan struct{} // closed when it is lost or released
 	listener Listener
 	strategy Strategy // nil: the client's
+	told     Acquisition
 
 	// Guarded by c.mu.
 	token     int64
@@ -37,6 +38,7 @@ type Lease struct {
 	news      []func()      // that the listener is to be told
 	telling   bool          // a goroutine tells it
 	isTold    bool          // of the grant
+	hold      Hold          // that telemetry is told of
 }
 
 type leaseKey struct{}
@@ -92,7 +94,7 @@ func (c *Client) newLease(parent context.Context, r request, g grant) (*Lease, e
 }
 
 func (c *Client) makeLease(parent context.Context, r request, it ref, g grant) *Lease {
-	l := &Lease{c: c, ref: it, duration: it.duration, listener: r.listener, strategy: r.strategy, over: make(chan struct{})}
+	l := &Lease{c: c, ref: it, duration: it.duration, listener: r.listener, strategy: r.strategy, told: r.told, hold: silent{}, over: make(chan struct{})}
 	l.take(g)
 	inner, cancel := context.WithCancelCause(parent)
 	l.ctx, l.cancel = leaseContext{inner, l}, cancel
@@ -188,6 +190,7 @@ func (l *Lease) lose(reason Reason, message string) {
 	l.lost = &LostError{l.ref.namespace, l.ref.key, reason, message}
 	delete(l.c.leases, l)
 	l.cancel(l.lost)
+	l.hold.Ended(l.lost)
 	if lost := l.lost; l.listener.Lost != nil {
 		l.tell(func(l *Lease) { l.listener.Lost(l, lost) })
 	}
@@ -248,6 +251,7 @@ func (l *Lease) Downgrade(ctx context.Context, units int) error {
 				return l.lost
 			}
 			l.take(g)
+			l.hold.Downgraded(g.token)
 			return nil
 		case errors.As(err, &lost):
 			l.loseNow(lost.Reason, lost.Message)
@@ -300,6 +304,11 @@ func (c *Client) release(ctx context.Context, leases []*Lease, with outcome) (re
 			open = append(open, l)
 		}
 	}
+	for i, l := range open {
+		if calls := l.releasing(ctx); i == 0 {
+			ctx = calls
+		}
+	}
 	retry := c.retrying("Release", leases[0].ref, leases[0].strategy)
 	for len(open) > 0 {
 		again, trouble, err := c.tryRelease(ctx, open, with)
@@ -337,6 +346,12 @@ func first(a, b error) error {
 		return a
 	}
 	return b
+}
+
+func (l *Lease) releasing(ctx context.Context) context.Context {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.hold.Releasing(ctx)
 }
 
 func (l *Lease) isReleased() bool {
@@ -381,6 +396,8 @@ func (l *Lease) endRelease(err error, repeated bool) error {
 	}
 	if err == nil {
 		l.setReleased()
+	} else {
+		l.hold.Stayed(err)
 	}
 	if err != nil && l.streaming {
 		l.lose(Unreachable, err.Error())
@@ -392,6 +409,7 @@ func (l *Lease) endRelease(err error, repeated bool) error {
 func (l *Lease) setReleased() {
 	if l.lost == nil && !l.released {
 		l.letGo()
+		l.hold.Ended(nil)
 		close(l.over)
 	}
 }

@@ -28,13 +28,14 @@ type settings struct {
 	logf      func(format string, args ...any)
 	strategy  Strategy // nil: after 100 ms
 	retryLog  func(RetryStep)
+	telemetry Telemetry
 }
 
 // ClientOption changes what [Dial] and [Over] make.
 type ClientOption func(*settings)
 
 func newSettings(options []ClientOption) settings {
-	s := settings{patience: 5 * time.Second, poll: 5 * time.Second, flush: 5 * time.Second, logf: log.Printf}
+	s := settings{patience: 5 * time.Second, poll: 5 * time.Second, flush: 5 * time.Second, logf: log.Printf, telemetry: silent{}}
 	for _, option := range options {
 		option(&s)
 	}
@@ -78,7 +79,8 @@ type request struct {
 	labels                          map[string]string
 	scopes                          []Scope // of AcquireAll, in place of namespace, key, mode and units
 	listener                        Listener
-	strategy                        Strategy         // nil: the client's
+	strategy                        Strategy // nil: the client's
+	told                            Acquisition
 	isHold                          bool             // over a stream, where there are streams
 	queued                          func(*HeldError) // told while it waits; may be nil
 }

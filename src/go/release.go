@@ -50,10 +50,12 @@ func (l *Lease) TryRelease(options ...ReleaseOption) error {
 	}
 	l.ends = true
 	l.letGo()
+	l.hold.Releasing(context.Background())
 	p := &parting{l, with, make(chan struct{})}
 	if len(c.releases.waiting) >= mostReleases {
-		c.part(p)
-		return &UnavailableError{Err: errors.New("too many releases wait to be sent: the lease is left to expire")}
+		err := &UnavailableError{Err: errors.New("too many releases wait to be sent: the lease is left to expire")}
+		c.part(p, err)
+		return err
 	}
 	c.releases.add(p)
 	if c.releases.done == nil {
@@ -75,7 +77,8 @@ func (r *releases) add(p *parting) {
 func (p *parting) scope() scope { return scope{p.l.ref.namespace, p.l.ref.key} }
 
 // part is the end of it. The caller has c.mu.
-func (c *Client) part(p *parting) {
+func (c *Client) part(p *parting, err error) {
+	p.l.hold.Ended(err)
 	close(p.over)
 	close(p.l.over) // of a stream, which releases what it holds when it ends: not before
 	if c.releases.last[p.scope()] == p {
@@ -127,12 +130,13 @@ func (c *Client) sendSome(some []*parting) bool {
 			c.releases.waiting = append(c.releases.waiting, p)
 			continue
 		case errors.As(err, &lost) && repeated[i] && (lost.Reason == Released || lost.Reason == Failed):
+			err = nil
 		case errors.As(err, &lost):
 			c.settings.logf("%v: it was to be released", lost)
 		case err != nil:
 			c.settings.logf("leasehold: the release of %s was not delivered, and the lease is left to expire: %v", ScopeName(p.l.ref.namespace, p.l.ref.key), err)
 		}
-		c.part(p)
+		c.part(p, err)
 	}
 	return again
 }

@@ -17,6 +17,7 @@ const (
 func (c *Client) add(l *Lease) {
 	c.leases[l] = struct{}{}
 	l.isTold = true
+	l.hold = l.told.Granted(l.ref.namespace, l.ref.key, modeOf(l.units), l.token)
 	l.tell(l.listener.Granted)
 	if c.renews {
 		c.look()

@@ -57,6 +57,7 @@ func Dial(target string, options ...ClientOption) (*Client, error) {
 	if s.tokenFile != "" {
 		s.grpc = append(s.grpc, grpc.WithPerRPCCredentials(tokenFile(s.tokenFile)))
 	}
+	s.grpc = append(carrying(s.telemetry), s.grpc...)
 	for _, address := range strings.Split(strings.TrimPrefix(target, "ipv4:"), ",") {
 		address = strings.TrimSpace(address)
 		if err := s.checkToken(address); err != nil {

@@ -42,14 +42,16 @@ func (c *Client) DoAll(ctx context.Context, scopes []Scope, work func(context.Co
 	return
 }
 
-func (c *Client) acquireAll(ctx, parent context.Context, scopes []Scope, options []Option) (*Leases, error) {
+func (c *Client) acquireAll(ctx, parent context.Context, scopes []Scope, options []Option) (_ *Leases, err error) {
 	r := newRequest("", "", options)
 	r.scopes = scopes
 	if err := r.checkAll(); err != nil {
 		return nil, err
 	}
+	calls := c.tells(ctx, &r)
+	defer func() { r.refused(err) }()
 	var grants []grant
-	if err := c.repeat(ctx, "AcquireAll", &r, func(call context.Context, wait time.Duration) (err error) {
+	if err := c.repeat(calls, "AcquireAll", &r, func(call context.Context, wait time.Duration) (err error) {
 		grants, err = c.t.acquireAll(call, r, wait)
 		return err
 	}); err != nil {

@@ -137,6 +137,8 @@ func beginPgx(ctx context.Context, db PgxBeginner) (pgxTx, error) {
 	return pgxTx{tx}, err
 }
 
+var errRolledBack = errors.New("the transaction was rolled back")
+
 var errOpen = &ArgumentError{Field: "db", Bound: "without a transaction",
 	Message: "db must have no transaction open: this begins one, and commits it"}
 
@@ -214,7 +216,9 @@ func (l *Lease) leave(ctx context.Context) error {
 	}
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	l.open = err == nil
+	if l.open = err == nil; l.open {
+		l.hold.Releasing(ctx)
+	}
 	return err
 }
 
@@ -223,6 +227,7 @@ func (l *Lease) stay() {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	l.open, l.ends = false, false
+	l.hold.Stayed(errRolledBack)
 	l.expire()
 	l.c.look()
 }
@@ -283,6 +288,8 @@ func (c *Client) acquireIn(ctx context.Context, tx transaction, r request, work 
 	if c.ctx.Err() != nil {
 		return nil, ErrClosed
 	}
+	c.tells(ctx, &r)
+	defer func() { r.refused(err) }()
 	r.leaseKey = newUUID()
 	into, args, err := r.inSQL()
 	if err != nil {
