@@ -19,7 +19,9 @@ type RetryReason string
 const (
 	RetryUnknown                   RetryReason = "UNKNOWN"
 	RetrySocketNotAvailable        RetryReason = "SOCKET_NOT_AVAILABLE"
+	RetryEndpointNotAvailable      RetryReason = "ENDPOINT_NOT_AVAILABLE"
 	RetrySocketClosedWhileInFlight RetryReason = "SOCKET_CLOSED_WHILE_IN_FLIGHT"
+	RetryCircuitBreakerOpen        RetryReason = "CIRCUIT_BREAKER_OPEN"
 	RetryBlockingTimeout           RetryReason = "BLOCKING_TIMEOUT" // repeated whatever the strategy says
 	RetryShuttingDown              RetryReason = "SHUTTING_DOWN"    // repeated whatever the strategy says
 	RetryDatabaseUnavailable       RetryReason = "DATABASE_UNAVAILABLE"
@@ -30,7 +32,31 @@ const (
 	RetryRetryInfo                 RetryReason = "RETRY_INFO" // an unknown reason, with a RetryInfo
 )
 
-func (r RetryReason) isAlways() bool { return r == RetryBlockingTimeout || r == RetryShuttingDown }
+// retryProperties are those of leasehold_retry.h.
+type retryProperties struct {
+	unsent bool // nothing was done: also a request that is not idempotent may be repeated
+	always bool // repeated whatever the strategy says
+	next   bool // at the next address
+}
+
+var retryReasons = map[RetryReason]retryProperties{
+	RetryUnknown:                   {},
+	RetrySocketNotAvailable:        {unsent: true, next: true},
+	RetryEndpointNotAvailable:      {unsent: true, next: true},
+	RetrySocketClosedWhileInFlight: {next: true},
+	RetryCircuitBreakerOpen:        {unsent: true, next: true},
+	RetryBlockingTimeout:           {unsent: true, always: true},
+	RetryShuttingDown:              {unsent: true, always: true, next: true},
+	RetryDatabaseUnavailable:       {unsent: true, next: true},
+	RetryOverloaded:                {unsent: true, next: true},
+	RetryScopeBusy:                 {unsent: true},
+	RetryOutcomeRetry:              {unsent: true},
+	RetryLeaseHeld:                 {unsent: true},
+	RetryRetryInfo:                 {unsent: true},
+}
+
+// IsUnsent: nothing was done, so that a request that is not idempotent may be repeated too.
+func (r RetryReason) IsUnsent() bool { return retryReasons[r].unsent }
 
 // Retry is a request whose attempt has failed. All requests are idempotent by their lease keys.
 type Retry struct {
@@ -130,7 +156,7 @@ func (r *retrying) decide() (time.Duration, bool) {
 	case r.Reason == RetryBlockingTimeout && clock()-r.begun >= time.Second:
 		r.Failures = 0
 		return 0, true
-	case r.Reason.isAlways():
+	case retryReasons[r.Reason].always:
 		return ControlledBackoff(r.Failures), true
 	}
 	delay, ok := r.strategy(r.Retry)
@@ -159,8 +185,7 @@ func unavailable(err error) *UnavailableError {
 	for _, detail := range state.Details() {
 		switch d := detail.(type) {
 		case *errdetails.ErrorInfo:
-			switch reason := RetryReason(d.GetReason()); reason {
-			case RetryBlockingTimeout, RetryShuttingDown, RetryDatabaseUnavailable, RetryOverloaded:
+			if reason := RetryReason(d.GetReason()); retryReasons[reason].unsent {
 				u.Reason = reason
 				return u
 			}

@@ -4,11 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	leasehold "leasehold.example/go"
+	pb "leasehold.example/go/leaseholdv1"
 )
 
 // steps collects what a retry log gets.
@@ -125,4 +136,70 @@ var retryCases = []testCase{
 		}
 		s.is(fmt.Sprint(delays), "[1ms 1ms 32ms 1s 500ms 1s]")
 	}},
+	{"retry_reasons_are_those_of_c", "grpc", func(s *site) {
+		header, err := os.ReadFile("../leasehold_retry.h")
+		must(s, err)
+		table := regexp.MustCompile(`(?m)^ \*   ([A-Z_, ]+?) {2,}(yes|no) +(yes|no) +(the next|the same)$`).FindAllStringSubmatch(string(header), -1)
+		count := 0
+		for _, row := range table {
+			for _, name := range strings.Split(row[1], ", ") {
+				count++
+				s.refusedBecause(leasehold.RetryReason(name), row[2] == "yes", row[3] == "yes", row[4] == "the next")
+			}
+		}
+		s.is(fmt.Sprint(count), regexp.MustCompile(`RETRY_REASON_COUNT (\d+)`).FindStringSubmatch(string(header))[1])
+	}},
+}
+
+// refusing is a daemon that refuses each acquire for the same reason.
+type refusing struct {
+	pb.UnimplementedLeaseServiceServer
+	answer error
+	asked  atomic.Int32
+}
+
+func (r *refusing) AcquireStream(*pb.AcquireRequest, pb.LeaseService_AcquireStreamServer) error {
+	r.asked.Add(1)
+	return r.answer
+}
+
+func (r *refusing) serve(s *site) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(s, err)
+	server := grpc.NewServer()
+	pb.RegisterLeaseServiceServer(server, r)
+	go server.Serve(listener)
+	s.Cleanup(server.Stop)
+	return listener.Addr().String()
+}
+
+// refusedBecause: of two daemons the first gives this reason.
+func (s *site) refusedBecause(reason leasehold.RetryReason, unsent, always, next bool) {
+	if reason.IsUnsent() != unsent {
+		s.Fatal(reason, "is unsent:", reason.IsUnsent())
+	}
+	code := codes.Unavailable
+	if reason == leasehold.RetryUnknown {
+		code = codes.Internal
+	}
+	answer := status.New(code, "a test")
+	if unsent { // the others follow from the call's end
+		var err error
+		answer, err = answer.WithDetails(&errdetails.ErrorInfo{Reason: string(reason)})
+		must(s, err)
+	}
+	var one, other refusing
+	one.answer, other.answer = answer.Err(), answer.Err()
+	var log steps
+	asked := 0
+	c := s.clientAt(one.serve(s)+","+other.serve(s), leasehold.RetryLog(log.add), leasehold.Patience(time.Second),
+		leasehold.WithStrategy(func(leasehold.Retry) (time.Duration, bool) { asked++; return time.Millisecond, asked < 2 }))
+	if _, err := c.Acquire(context.Background(), "cases", s.key, leasehold.Wait(time.Second)); err == nil {
+		s.Fatal(reason, "is no error")
+	}
+	must(s, c.Close())
+	told := log.get()
+	if len(told) < 2 || told[0].Reason != reason || !slices.Equal(told[1].Reasons, []leasehold.RetryReason{reason}) || (asked == 0) != always || (other.asked.Load() > 0) != next {
+		s.Fatalf("%s: the strategy was asked %d times, the other server %d times; %+v", reason, asked, other.asked.Load(), told)
+	}
 }

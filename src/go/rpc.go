@@ -101,11 +101,11 @@ func (t *rpc) leave(s *server) {
 	}
 }
 
-// failed makes an error of this package, and leaves a server that could not be reached, or did not answer in time.
+// failed makes an error of this package, and leaves the server where another may do better.
 func (t *rpc) failed(s *server, it ref, err error) error {
 	err = fromStatus(it, err)
 	var unavailable *UnavailableError
-	if errors.As(err, &unavailable) {
+	if errors.As(err, &unavailable) && (unavailable.Reason == "" || retryReasons[unavailable.Reason].next) {
 		t.leave(s)
 	}
 	return err
