@@ -13,6 +13,7 @@ const { ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = req
 const { signalsAround, within } = require('./nested.js');
 const { Retries } = require('./retry.js');
 const { refsOf } = require('./scopes.js');
+const { Story } = require('./telemetry.js');
 const { clock, sleep } = require('./time.js');
 const { acquireIn } = require('./transaction.js');
 
@@ -82,9 +83,15 @@ class Client {
     const request = this.#request(namespace, key, options);
     if (request.waitMs !== 0 || request.whileAlive) throw refused('waitMs', request.waitMs, '0 in a transaction, without whileAlive');
     if (this.#closing.signal.aborted) throw new ClosedError();
-    await this.#renewer.releaser.follow(refsOf(request));
-    const giveUp = () => this.#giveUp(request, Promise.resolve({}));
-    return acquireIn(pg, request, this.#renewer, work, giveUp);
+    request.story = new Story(request);
+    try {
+      await this.#renewer.releaser.follow(refsOf(request));
+      const giveUp = () => this.#giveUp(request, Promise.resolve({}));
+      return await acquireIn(pg, request, this.#renewer, work, giveUp);
+    } catch (error) {
+      request.story.refused(error);
+      throw error;
+    }
   }
 
   async lead(namespace, key, ...given) {
@@ -163,6 +170,16 @@ class Client {
 
   async #acquire(request, signal) {
     signal?.throwIfAborted();
+    const story = (request.story = new Story(request));
+    try {
+      return await story.during('acquire', () => this.#granted(request, signal));
+    } catch (error) {
+      story.refused(error, signal);
+      throw error;
+    }
+  }
+
+  async #granted(request, signal) {
     const stop = new AbortController();
     const signals = [signal, ...signalsAround(), this.#closing.signal].filter(Boolean);
     const abort = () => stop.abort(this.#closing.signal.aborted ? new ClosedError() : signals.find(({ aborted }) => aborted).reason);

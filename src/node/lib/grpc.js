@@ -10,6 +10,7 @@ const loader = require('@grpc/proto-loader');
 const { ClosedError, DeniedError, errorOfRelease, HeldError, InvalidArgumentError, LeaseLostError, UnavailableError } = require('./errors.js');
 const { REASONS } = require('./retry.js');
 const { together } = require('./scopes.js');
+const { traceparent } = require('./telemetry.js');
 const { clock } = require('./time.js');
 
 const SILENCE_MS = 15000; // a waiter hears something every 5 s: a daemon that is silent for three times as long hangs
@@ -58,6 +59,8 @@ class GrpcTransport {
     if (this.#isClosed) throw new ClosedError();
     const server = this.#servers[this.#current];
     const metadata = new grpc.Metadata();
+    const trace = traceparent();
+    if (trace) metadata.set('traceparent', trace);
     try {
       const files = [this.tls?.caFile, this.tls?.certFile, this.tls?.keyFile].filter(Boolean).map((file) => fs.statSync(file));
       const stamp = JSON.stringify(files.map(({ ino, size, mtimeMs }) => [ino, size, mtimeMs]));

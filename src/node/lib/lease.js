@@ -108,6 +108,7 @@ class Lease {
       });
       this.check();
       this._take(grant);
+      this._request.story.downgraded(grant.token);
     } catch (error) {
       if (error instanceof LeaseLostError && !this.#releasing) this._lose(error.reason); // else the release tells
       throw error;
@@ -123,7 +124,7 @@ class Lease {
       const words = { isFailed: true, value: wordsOf(this.lost) };
       this.#renewer.releaser.add(this._refs, this, words, true); // the others of several
     }
-    this.#releasing ??= this.#release(result, failure);
+    this.#releasing ??= this.#releaseTraced(result, failure);
     return this.#releasing;
   }
 
@@ -133,6 +134,7 @@ class Lease {
     if (this.#releasing || !this.isHeld()) return false;
     const { result = this.result, failure } = outcome;
     const value = valueOf({ result, failure });
+    this._request.story.releasing();
     this.#renewer.releaser.add(this._refs, this, { isFailed: failure !== undefined, value });
     this._left(true);
     return true;
@@ -152,6 +154,7 @@ class Lease {
     if (this.#releasing) throw this.#released();
     this.#releasing = new Promise(() => {}); // another release would wait for this one
     await this._asked;
+    this._request.story.releasing();
     this._isOpen = true;
   }
 
@@ -161,15 +164,33 @@ class Lease {
     this.#isReleased = isReleased;
     this.#releasing = isReleased ? Promise.resolve() : null;
     if (isReleased) this.#renewer.drop(this);
-    else if (this.isHeld()) this.#renewer.add(this);
+    else this._request.story.stayed('rolled back');
+    if (!isReleased && this.isHeld()) this.#renewer.add(this);
+  }
+
+  /** Of its release. */
+  _told() {
+    this._request.story.ended();
+    this._request.onReleased?.(this);
   }
 
   async [asyncDispose]() {
     await this.release();
   }
 
-  async #release(result, failure) {
+  async #releaseTraced(result, failure) {
+    const { story } = this._request;
     this.check();
+    story.releasing();
+    try {
+      return await story.during('release', () => this.#release(result, failure));
+    } catch (error) {
+      story.stayed(String(error?.message ?? error));
+      throw error;
+    }
+  }
+
+  async #release(result, failure) {
     let problem = null;
     let value = '';
     try {
@@ -204,7 +225,7 @@ class Lease {
     this.#isReleased = true;
     this.#renewer.drop(this);
     this._tie?.close();
-    this._request.onReleased?.(this);
+    this._told();
     if (problem) throw problem;
   }
 
@@ -264,6 +285,7 @@ class Lease {
     this.#lost = new LeaseLostError(message ? `${words}: ${message}` : words, reason);
     this.#renewer.drop(this);
     this.#controller.abort(this.#lost);
+    this._request.story.ended(reason);
     if (this._isGranted) this._request.onLost?.(this.#lost);
   }
 

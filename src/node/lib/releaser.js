@@ -1,6 +1,7 @@
 'use strict';
 
 const { UnavailableError, scopeName } = require('./errors.js');
+const { apart } = require('./telemetry.js');
 const { clock, sleep } = require('./time.js');
 
 const MOST_IN_REQUEST = 10000; // releases
@@ -31,7 +32,7 @@ class Releaser {
       this.#waiting.add({ ref, lease, outcome, isQuiet, isLast: ref === refs.at(-1) && !isQuiet });
       this.#counts.set(nameOf(ref), (this.#counts.get(nameOf(ref)) ?? 0) + 1);
     }
-    this.#sending ??= this.#send();
+    this.#sending ??= apart(() => this.#send());
   }
 
   #delete(item) {
@@ -64,7 +65,7 @@ class Releaser {
         this.#delete(item);
         item.lease._tie?.close();
         if (outcome !== 'ok') this.#tell(item, message);
-        else if (item.isLast) item.lease._request.onReleased?.(item.lease);
+        else if (item.isLast) item.lease._told();
       });
       if (answers.some(({ outcome }) => outcome === 'retry')) await sleep(RETRY_AFTER_MS, null, true);
     }
@@ -72,6 +73,7 @@ class Releaser {
   }
 
   #tell({ ref, lease, isQuiet }, message) {
+    lease._request.story.ended('unanswered');
     if (!isQuiet) this.warn(`the release of ${scopeName(ref)} with token ${lease.token} was not done: ${message}; it is left to expire`);
   }
 

@@ -3,6 +3,7 @@
 const { UnavailableError } = require('./errors.js');
 const { Releaser } = require('./releaser.js');
 const { combined } = require('./scopes.js');
+const { apart } = require('./telemetry.js');
 const { clock } = require('./time.js');
 
 const MOST_IN_REQUEST = 10000; // leases
@@ -29,6 +30,7 @@ class Renewer {
 
   add(lease) {
     this.#leases.add(lease);
+    lease._request.story.granted(lease.token);
     if (!lease._isGranted) lease._request.onGranted?.(lease);
     lease._isGranted = true;
     this.#arm(Math.min(lease._next, clock() + lease.durationMs / 10));
@@ -49,7 +51,7 @@ class Renewer {
     if (at >= this.#wakeAt) return;
     clearTimeout(this.#timer);
     this.#wakeAt = at;
-    this.#timer = setTimeout(() => this.#wake(), Math.max(at - clock(), 0)).unref();
+    this.#timer = setTimeout(() => apart(() => this.#wake()), Math.max(at - clock(), 0)).unref();
   }
 
   #wake() {

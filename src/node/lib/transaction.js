@@ -86,7 +86,7 @@ async function releaseIn(client, lease, renewer, outcome, work) {
   try {
     const value = await transact(client, leave, lookUp);
     lease._left(true);
-    lease._request.onReleased?.(lease);
+    lease._told();
     return value;
   } catch (error) {
     if (hasLeft) lease._left(false);

@@ -186,7 +186,7 @@ say('an acquire behind its own release looks at its keys alone', async () => {
   let answer;
   const releaser = new Releaser({ releaseAll: (items) => new Promise((resolve) => { answer = () => resolve(items.map(() => ({ outcome: 'ok' }))); }) }, 60000);
   const refOf = (key) => ({ get namespace() { looked += 1; return 'a'; }, key });
-  for (let n = 0; n < 2000; n++) releaser.add([refOf(`k${n}`), refOf(`k${n}`)], { _request: {} }, {});
+  for (let n = 0; n < 2000; n++) releaser.add([refOf(`k${n}`), refOf(`k${n}`)], { _request: {}, _told() {} }, {});
   looked = 0;
   for (let n = 0; n < 100; n++) await releaser.follow([{ namespace: 'a', key: `other${n}` }]);
   assert.equal(looked, 0);
