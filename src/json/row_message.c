@@ -1,5 +1,6 @@
 #include "json/row_message.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,11 +133,14 @@ static void *message_of(const struct lh_rows *rows, size_t row, const ProtobufCF
     return wrapper_of(field->descriptor, cell, arena);
 }
 
-/* The number of MODE_SHARED for "shared": the values of an enum begin with its name. 0: this program is older. */
+/* The number of MODE_SHARED for "shared": the values of an enum begin with its name, TickState's with TICK_STATE_. 0: this
+   program is older. */
 static int enum_of(const ProtobufCEnumDescriptor *type, const char *cell, size_t size)
 {
-    size_t prefix = strlen(type->short_name) + 1;
+    size_t prefix = 0;
 
+    for (const char *c = type->short_name; *c != '\0'; c++)
+        prefix += 1 + (isupper((unsigned char)*c) != 0);
     for (unsigned i = 0; i < type->n_values; i++) {
         const char *name = type->values[i].name + prefix;
         if (strncasecmp(name, cell, size) == 0 && name[size] == '\0')

@@ -19,6 +19,8 @@ enum lh_view {
     LH_VIEW_AUDIT,
     LH_VIEW_DAEMONS,
     LH_VIEW_DATABASE,
+    LH_VIEW_SCHEDULES,
+    LH_VIEW_TICKS, /* the newest first */
     LH_VIEW_COUNT,
 };
 
@@ -32,6 +34,8 @@ struct lh_view_request {
     const char *key;
     int32_t page_size;
     const char *after;
+    const char *state; /* TICKS: as in SQL; NULL: any */
+    int64_t since_us;  /* TICKS: of these instants or later; INT64_MIN: any */
 };
 
 enum lh_list {
@@ -48,7 +52,8 @@ struct lh_list_page {
     const char *after[2];
 };
 
-/* Settings of a namespace, "" is the root: for each name a value, as policy_update() in SQL takes it; NULL: inherit again. */
+/* Settings of a namespace, "" is the root: for each name a value, as policy_update() in SQL takes it; NULL: inherit again.
+   Of a schedule: those of the request, as schedule_daemon.sql takes them. */
 struct lh_policy_change {
     const char *ns;
     size_t count;
@@ -63,12 +68,18 @@ enum lh_admin_verb {
     LH_ADMIN_REVOKE,       /* the same, none if no right is left; without rights the whole rule goes */
     LH_ADMIN_CREATE_TOKEN, /* answers the new token */
     LH_ADMIN_REVOKE_TOKEN, /* answers the number of tokens */
+    LH_ADMIN_SET_SCHEDULE, /* answers the schedule */
+    LH_ADMIN_GET_SCHEDULE, /* answers a row for each of the last ticks, each with the schedule; one if there is no tick */
+    LH_ADMIN_PAUSE_SCHEDULE,
+    LH_ADMIN_REMOVE_SCHEDULE,
+    LH_ADMIN_RUN_SCHEDULE_NOW, /* answers the instant */
+    LH_ADMIN_CLAIM_TICK,       /* answers the lease, if a tick was due, and how long until the next may be */
     LH_ADMIN_COUNT,
 };
 
 struct lh_requester;
 
-/* A look at a policy, or a change of policies, rules or tokens. The store copies it. */
+/* A look at a policy or a schedule, or a change of policies, rules, tokens or schedules. The store copies it. */
 struct lh_admin_request {
     enum lh_admin_verb verb;
     const struct lh_requester *by; /* the one who changes it: history and audit name it */

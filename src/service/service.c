@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "leasehold/v1/console.pb-c.h"
+#include "leasehold/v1/schedule.pb-c.h"
 #include "service/edge/call.h"
 #include "service/edge_internal.h"
 #include "service/methods.h"
@@ -55,6 +56,9 @@ static void on_message(struct lh_rpc_call *call, const void *data, size_t size)
 #define CONSOLE(name, message, answer, ...) ROWS("ConsoleService/" name, message, answer, __VA_ARGS__)
 #define LIST(name, answer, of_view, needed)                                                                            \
     CONSOLE(name, list, answer, lh_look_on_request, .view = of_view, .right = needed, .of = LH_LOOK_OF_NAMESPACES)
+
+#define SCHEDULE(name, message, ...)                                                                                   \
+    ROWS("ScheduleService/" name, message, message, lh_##message##_on_request, __VA_ARGS__)
 
 #define REFLECTION(version)                                                                                            \
     {                                                                                                                  \
@@ -144,6 +148,17 @@ static const struct lh_rpc_method methods[] = {
     CONSOLE("GetDatabase", get_database, get_database, lh_look_on_request, .view = LH_VIEW_DATABASE,
             .of = LH_LOOK_OF_DATABASE, .right = LH_RIGHT_READ),
     CONSOLE("GetSamples", get_samples, get_samples, lh_get_samples_on_request),
+    SCHEDULE("SetSchedule", set_schedule, .right = LH_RIGHT_ADMIN),
+    SCHEDULE("GetSchedule", get_schedule, .right = LH_RIGHT_READ),
+    SCHEDULE("ListSchedules", list_schedules, .view = LH_VIEW_SCHEDULES, .right = LH_RIGHT_READ),
+    SCHEDULE("PauseSchedule", pause_schedule, .right = LH_RIGHT_ADMIN),
+    SCHEDULE("RemoveSchedule", remove_schedule, .right = LH_RIGHT_ADMIN),
+    SCHEDULE("RunScheduleNow", run_schedule_now, .right = LH_RIGHT_ADMIN),
+    SCHEDULE("ListTicks", list_ticks, .view = LH_VIEW_TICKS, .right = LH_RIGHT_READ),
+    {.path = "/leasehold.v1.ScheduleService/ClaimTick",
+     UNARY,
+     REQUEST(claim_tick, lh_claim_tick_on_request, .right = LH_RIGHT_LEASE),
+     .on_end = lh_claim_tick_on_end},
     {.path = "/grpc.health.v1.Health/Check", UNARY, .on_message = lh_health_check_on_message, .comes_first = true},
     {.path = "/grpc.health.v1.Health/Watch",
      .kind = LH_RPC_SERVER_STREAM,
@@ -206,6 +221,7 @@ struct lh_service *lh_service_create_placed(const struct lh_service_place *place
     lh_unknown_tokens_start(service, options->loop);
     lh_acquire_start(service);
     lh_hold_start(service);
+    lh_list_init(&service->claims);
     return service;
 }
 

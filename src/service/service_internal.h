@@ -52,6 +52,7 @@ struct lh_service {
     struct lh_link health_watchers;
     size_t health_watcher_count;
 
+    struct lh_link claims;   /* ClaimTick calls, in the order in which they came */
     struct lh_link refusals; /* refusals whose holders are looked up */
     size_t refusal_count;
 
@@ -71,6 +72,9 @@ struct lh_service {
     struct lh_reflection *reflection;
     struct lh_samples samples;
 };
+
+/* Ends the ClaimTick calls that wait. */
+void lh_claims_drain(struct lh_service *service);
 
 /* The descriptors of all services, which clients may list. */
 struct lh_reflection;

@@ -1,4 +1,5 @@
-/* Control calls of people: views, lists and changes of policies, access rules and bearer tokens. Their answers are rows. */
+/* Control calls of people: views, lists and changes of policies, access rules, bearer tokens and schedules. Their answers are
+   rows. */
 #include "store/store_internal.h"
 
 static void read_rows(struct control_call *call, enum lh_status status, const PGresult *result,
@@ -36,11 +37,19 @@ enum lh_status lh_pg_store_view(struct lh_store *base, const struct lh_view_requ
         }                                                                                                              \
     }
     static const struct lh_pg_statement statements[LH_VIEW_COUNT] = {
-        [LH_VIEW_NAMESPACES] = VIEW("namespaces"), [LH_VIEW_EXPLAIN] = VIEW("explain"),
-        [LH_VIEW_QUEUE] = VIEW("queue"),           [LH_VIEW_WAITS] = VIEW("waits"),
-        [LH_VIEW_HISTORY] = VIEW("history"),       [LH_VIEW_FAILURES] = VIEW("failures"),
-        [LH_VIEW_AUDIT] = VIEW("audit"),           [LH_VIEW_DAEMONS] = VIEW("daemons"),
+        [LH_VIEW_NAMESPACES] = VIEW("namespaces"),
+        [LH_VIEW_EXPLAIN] = VIEW("explain"),
+        [LH_VIEW_QUEUE] = VIEW("queue"),
+        [LH_VIEW_WAITS] = VIEW("waits"),
+        [LH_VIEW_HISTORY] = VIEW("history"),
+        [LH_VIEW_FAILURES] = VIEW("failures"),
+        [LH_VIEW_AUDIT] = VIEW("audit"),
+        [LH_VIEW_DAEMONS] = VIEW("daemons"),
         [LH_VIEW_DATABASE] = VIEW("database"),
+        [LH_VIEW_SCHEDULES] = VIEW("schedules"),
+        [LH_VIEW_TICKS] = LH_PG_STATEMENT(
+            "view_ticks", "select * from leasehold_internal.view_ticks($1, $2, $3, $4, $5, $6, $7)", LH_PG_TEXT_ARRAY,
+            LH_PG_BOOL, LH_PG_TEXT, LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TIMESTAMPTZ),
     };
 #undef VIEW
     struct pg_store *store = pg_store_of(base);
@@ -52,6 +61,13 @@ enum lh_status lh_pg_store_view(struct lh_store *base, const struct lh_view_requ
     lh_pg_add_text(params, request->key[0] == '\0' ? NULL : request->key);
     lh_pg_add_int4(params, request->page_size + 1);
     lh_pg_add_text(params, request->after[0] == '\0' ? NULL : request->after);
+    if (request->view == LH_VIEW_TICKS) {
+        lh_pg_add_text(params, request->state);
+        if (request->since_us == INT64_MIN)
+            lh_pg_add_null(params);
+        else
+            lh_pg_add_timestamptz(params, request->since_us);
+    }
     return lh_control_call_send(call, &statements[request->view]);
 }
 
@@ -81,7 +97,12 @@ enum lh_status lh_pg_store_list_rows(struct lh_store *base, const struct lh_list
     return lh_control_call_send(call, &statements[page->list]);
 }
 
-/* --- policies, rules and tokens --- */
+/* --- policies, rules, tokens and schedules --- */
+
+/* Of a schedule: what changes it, and what looks at it, takes settings by name. */
+#define SCHEDULE(name)                                                                                                 \
+    LH_PG_STATEMENT(name, "select * from leasehold_internal." name "($1, $2, $3, $4, $5)", LH_PG_TEXT, LH_PG_TEXT,     \
+                    LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY)
 
 static const struct lh_pg_statement admin_statements[LH_ADMIN_COUNT] = {
     [LH_ADMIN_SET_POLICY] =
@@ -100,6 +121,12 @@ static const struct lh_pg_statement admin_statements[LH_ADMIN_COUNT] = {
     [LH_ADMIN_REVOKE_TOKEN] =
         LH_PG_STATEMENT("token_revoke_by", "select leasehold_internal.token_revoke_by($1, $2, $3) as revoked",
                         LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT),
+    [LH_ADMIN_SET_SCHEDULE] = SCHEDULE("schedule_set_by"),
+    [LH_ADMIN_GET_SCHEDULE] = SCHEDULE("schedule_get_by"),
+    [LH_ADMIN_PAUSE_SCHEDULE] = SCHEDULE("schedule_pause_by"),
+    [LH_ADMIN_REMOVE_SCHEDULE] = SCHEDULE("schedule_remove_by"),
+    [LH_ADMIN_RUN_SCHEDULE_NOW] = SCHEDULE("schedule_run_now_by"),
+    [LH_ADMIN_CLAIM_TICK] = SCHEDULE("tick_claim_by"),
 };
 
 static void add_rights(struct lh_pg_params *params, unsigned rights)
@@ -124,7 +151,7 @@ enum lh_status lh_pg_store_administer(struct lh_store *base, const struct lh_adm
         lh_pg_add_text(params, request->name);
     if (request->ns != NULL)
         lh_pg_add_text(params, request->ns);
-    if (request->verb == LH_ADMIN_SET_POLICY) {
+    if (request->change != NULL) {
         LH_PG_ARRAY(params, LH_PG_TEXT, request->change->count, lh_pg_add_text(params, request->change->names[i]));
         LH_PG_ARRAY(params, LH_PG_TEXT, request->change->count, lh_pg_add_text(params, request->change->values[i]));
     } else if (request->verb == LH_ADMIN_GRANT || request->verb == LH_ADMIN_REVOKE) {

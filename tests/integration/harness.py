@@ -291,7 +291,7 @@ def _generate_stubs():
             check=True,
         )
 
-    protoc(proto, "leasehold/v1/leasehold.proto", "leasehold/v1/console.proto", "google/rpc/status.proto", "google/rpc/error_details.proto")
+    protoc(proto, "leasehold/v1/leasehold.proto", "leasehold/v1/console.proto", "leasehold/v1/schedule.proto", "google/rpc/status.proto", "google/rpc/error_details.proto")
     protoc(proto, *(str(file.relative_to(proto)) for file in proto.glob("opentelemetry/**/*.proto")))
     health = next(proto.rglob("health.proto"))
     protoc(health.parent, "health.proto")

@@ -132,8 +132,8 @@ START_TEST(reflection_lists_services_and_files)
 
     ck_assert_str_eq(response->valid_host, "here");
     ck_assert_int_eq(response->message_response_case, ANSWER(LIST_SERVICES_RESPONSE));
-    ck_assert_uint_eq(response->list_services_response->n_service, 6);
-    for (size_t i = 0; i < 6; i++) {
+    ck_assert_uint_eq(response->list_services_response->n_service, 7);
+    for (size_t i = 0; i < 7; i++) {
         const char *name = response->list_services_response->service[i]->name;
         reflection_response *file = reflect(call, ASK(FILE_CONTAINING_SYMBOL), name);
         ck_assert_int_eq(file->message_response_case, ANSWER(FILE_DESCRIPTOR_RESPONSE));

@@ -339,5 +339,6 @@ Suite *validate_suite(void)
     suite_add_tcase(suite, tcase_validate_acquire());
     suite_add_tcase(suite, tcase_validate_release());
     suite_add_tcase(suite, tcase_validate_admin());
+    suite_add_tcase(suite, tcase_validate_schedule());
     return suite;
 }

@@ -14,5 +14,6 @@ void expect_violation(const char *name, bool is_valid, const char *field);
 TCase *tcase_validate_acquire(void);
 TCase *tcase_validate_release(void);
 TCase *tcase_validate_admin(void);
+TCase *tcase_validate_schedule(void);
 
 #endif

@@ -92,8 +92,8 @@ bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Durati
     return is_within(v, lh_bound_duration(*duration_us, least_us, most_us, words), field, words);
 }
 
-static bool check_count(struct lh_validator *v, int32_t number, int32_t if_zero, int32_t most, const char *field,
-                        int32_t *result)
+bool lh_validate_count(struct lh_validator *v, int32_t number, int32_t if_zero, int32_t most, const char *field,
+                       int32_t *result)
 {
     char words[LH_BOUND_WORDS_BYTES];
 
@@ -101,14 +101,28 @@ static bool check_count(struct lh_validator *v, int32_t number, int32_t if_zero,
     return is_within(v, lh_bound_count(number, if_zero, most, words), field, words);
 }
 
+bool lh_validate_timestamp(struct lh_validator *v, const Google__Protobuf__Timestamp *timestamp, const char *field,
+                           int64_t *time_us)
+{
+    /* Of google.protobuf.Timestamp: the years 1 to 9999. */
+    if (timestamp->seconds < INT64_C(-62135596800) || timestamp->seconds > INT64_C(253402300799) ||
+        timestamp->nanos < 0 || timestamp->nanos > 999999999)
+        return lh_violations_add(v->violations, field,
+                                 "must be a valid google.protobuf.Timestamp: of the years 1 to 9999, nanos 0 to "
+                                 "999999999, is %lld s and %d ns",
+                                 (long long)timestamp->seconds, (int)timestamp->nanos);
+    *time_us = timestamp->seconds * LH_US_PER_S + timestamp->nanos / 1000;
+    return true;
+}
+
 bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char *field, int32_t *result)
 {
-    return check_count(v, page_size, LH_PAGE_SIZE_DEFAULT, LH_PAGE_SIZE_MAX, field, result);
+    return lh_validate_count(v, page_size, LH_PAGE_SIZE_DEFAULT, LH_PAGE_SIZE_MAX, field, result);
 }
 
 bool lh_validate_units(struct lh_validator *v, int32_t units, const char *field, int32_t *result)
 {
-    return check_count(v, units, 1, LH_UNITS_MAX, field, result);
+    return lh_validate_count(v, units, 1, LH_UNITS_MAX, field, result);
 }
 
 /* A field of the request itself, or of one of its items. */
@@ -304,6 +318,40 @@ bool lh_validate_acquire_all(struct lh_validator *v, const Leasehold__V1__Acquir
     return validate_holder(v, &alike, acquire) && is_valid;
 }
 
+bool lh_validate_schedule_name(struct lh_validator *v, const Leasehold__V1__Namespace *name, const char *field,
+                               const char **ns)
+{
+    char path[LH_VIOLATION_FIELD_BYTES];
+
+    if (name == NULL)
+        return lh_violations_add(v->violations, field, "must be given");
+    lh_field_member(path, field, "segments");
+    return lh_validate_namespace(v, name->segments, name->n_segments, false, path, ns) &&
+           lh_validate_place(v, *ns, false, path);
+}
+
+bool lh_validate_claim(struct lh_validator *v, const Leasehold__V1__ClaimTickRequest *request,
+                       struct lh_acquire *acquire)
+{
+    _Static_assert(sizeof(Leasehold__V1__ClaimTickRequest__LabelsEntry) ==
+                       sizeof(Leasehold__V1__AcquireRequest__LabelsEntry),
+                   "labels");
+    Leasehold__V1__AcquireRequest alike = LEASEHOLD__V1__ACQUIRE_REQUEST__INIT;
+    bool is_valid = lh_validate_schedule_name(v, request->namespace_, "namespace", &acquire->ns);
+
+    alike.wait = request->wait;
+    alike.owner = request->owner;
+    alike.lease_key = request->lease_key;
+    alike.labels = (Leasehold__V1__AcquireRequest__LabelsEntry **)(void *)request->labels;
+    alike.n_labels = request->n_labels;
+    acquire->terms.duration_us = 0;
+    if (request->duration != NULL)
+        is_valid &=
+            lh_validate_duration(v, request->duration, 1, LH_DURATION_MAX_US, "duration", &acquire->terms.duration_us);
+    is_valid &= validate_wait(v, &alike, acquire);
+    return validate_holder(v, &alike, acquire) && is_valid;
+}
+
 bool lh_validate_lease_ref(struct lh_validator *v, const Leasehold__V1__LeaseRef *ref, const char *field,
                            const char **ns, const char **key, struct lh_uuid *lease_key)
 {
@@ -386,7 +434,7 @@ bool lh_validate_watch(struct lh_validator *v, const Leasehold__V1__WatchLeasesR
 bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *request,
                       struct lh_reap_arguments *arguments)
 {
-    bool is_valid = check_count(v, request->max, LH_REAP_DEFAULT, LH_REAP_MAX, "max", &arguments->max);
+    bool is_valid = lh_validate_count(v, request->max, LH_REAP_DEFAULT, LH_REAP_MAX, "max", &arguments->max);
 
     arguments->include_children = request->include_children;
     arguments->key = request->key[0] != '\0' ? request->key : NULL;

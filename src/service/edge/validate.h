@@ -19,6 +19,7 @@
 #include "base/memory.h"
 #include "lease/coordinator.h"
 #include "leasehold/v1/leasehold.pb-c.h"
+#include "leasehold/v1/schedule.pb-c.h"
 #include "service/edge/violations.h"
 #include "service/places_internal.h"
 
@@ -60,6 +61,19 @@ bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireReq
 /* Does the same for a request with several scopes. */
 bool lh_validate_acquire_all(struct lh_validator *v, const Leasehold__V1__AcquireAllRequest *request,
                              struct lh_acquire *acquire);
+
+/* Does the same for the claim of a tick. Without a duration duration_us is 0. */
+bool lh_validate_claim(struct lh_validator *v, const Leasehold__V1__ClaimTickRequest *request,
+                       struct lh_acquire *acquire);
+
+/* Converts the name of a schedule. `field` is the path of the message. */
+bool lh_validate_schedule_name(struct lh_validator *v, const Leasehold__V1__Namespace *name, const char *field,
+                               const char **ns);
+/* Checks a number of which 0 means another. */
+bool lh_validate_count(struct lh_validator *v, int32_t number, int32_t if_zero, int32_t most, const char *field,
+                       int32_t *result);
+bool lh_validate_timestamp(struct lh_validator *v, const Google__Protobuf__Timestamp *timestamp, const char *field,
+                           int64_t *time_us);
 
 bool lh_validate_lease_ref(struct lh_validator *v, const Leasehold__V1__LeaseRef *ref, const char *field,
                            const char **ns, const char **key, struct lh_uuid *lease_key);

@@ -51,6 +51,7 @@ const char *const lh_service_names[] = {
     "leasehold.v1.AdminService",
     "leasehold.v1.ConsoleService",
     "leasehold.v1.LeaseService",
+    "leasehold.v1.ScheduleService",
     NULL,
 };
 
@@ -230,4 +231,5 @@ void lh_service_drain(struct lh_service *service)
     lh_keep_alive_drain(service);
     lh_hold_drain(service);
     lh_watch_leases_drain(service);
+    lh_claims_drain(service);
 }

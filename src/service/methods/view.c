@@ -1,4 +1,6 @@
-/* ConsoleService: views for people. A method names the view of the store, the message for its rows, and the right that it needs. */
+/* ConsoleService: views for people; and the lists of schedules and ticks. A method names the view of the store, the message for its rows, and the right that it needs. */
+#include <stdio.h>
+
 #include "leasehold/v1/console.pb-c.h"
 #include "service/edge/call.h"
 #include "service/words_internal.h"
@@ -83,6 +85,8 @@ struct wanted {
     int32_t page_size;
     const char *after;
     uint64_t filter;
+    const char *state; /* of ticks; NULL: any */
+    int64_t since_us;
 };
 
 static void ask(const struct wanted *wanted, const struct lh_access_caller *who)
@@ -101,7 +105,9 @@ static void ask(const struct wanted *wanted, const struct lh_access_caller *who)
                                       .include_children = include_children,
                                       .key = wanted->key,
                                       .page_size = wanted->page_size,
-                                      .after = is_graph ? wanted->ns : wanted->after};
+                                      .after = is_graph ? wanted->ns : wanted->after,
+                                      .state = wanted->state,
+                                      .since_us = wanted->since_us};
     struct lh_store_call *store_call;
     char id[LH_UUID_TEXT_BYTES];
 
@@ -135,11 +141,18 @@ static void permit_and_ask(struct wanted *wanted)
 
 static bool check_page(struct lh_validator *v, const Leasehold__V1__ListRequest *request, struct wanted *wanted)
 {
+    char since[24];
     const char *ignored;
     bool is_valid = lh_validate_page_size(v, request->page_size, "page_size", &wanted->page_size);
 
     wanted->filter = lh_page_filter(lh_page_filter(0, wanted->ns), wanted->key);
     wanted->filter = lh_page_filter(wanted->filter, wanted->include_children ? "children" : "");
+    if (wanted->state != NULL)
+        wanted->filter = lh_page_filter(wanted->filter, wanted->state);
+    if (wanted->since_us != INT64_MIN) {
+        snprintf(since, sizeof(since), "%lld", (long long)wanted->since_us);
+        wanted->filter = lh_page_filter(wanted->filter, since);
+    }
     if (request->page_token[0] == '\0' || lh_page_token_parse(request->page_token, LH_PAGE_VIEW + wanted->method->view,
                                                               wanted->filter, v->arena, &ignored, &wanted->after))
         return is_valid;
@@ -175,7 +188,8 @@ void lh_look_on_request(struct lh_asked *asked, const void *request)
                             .include_children = true,
                             .key = "",
                             .page_size = 1,
-                            .after = ""};
+                            .after = "",
+                            .since_us = INT64_MIN};
 
     if (lh_asked_check(asked, wanted.method->request != &leasehold__v1__list_request__descriptor ||
                                   check_list(&asked->v, request, &wanted)))
@@ -185,10 +199,60 @@ void lh_look_on_request(struct lh_asked *asked, const void *request)
 void lh_explain_on_request(struct lh_asked *asked, const void *message)
 {
     const Leasehold__V1__ExplainRequest *request = message;
-    struct wanted wanted = {.call = asked->call, .method = lh_method_of(asked->call), .page_size = 1, .after = ""};
+    struct wanted wanted = {
+        .call = asked->call, .method = lh_method_of(asked->call), .page_size = 1, .after = "", .since_us = INT64_MIN};
 
     if (lh_asked_check(asked, lh_validate_scope(&asked->v, request->scope, "scope", &wanted.ns, &wanted.key)))
         permit_and_ask(&wanted);
+}
+
+/* --- schedules and ticks --- */
+
+static void list(struct lh_asked *asked, const Leasehold__V1__ListRequest *request, struct wanted *wanted,
+                 bool is_valid)
+{
+    wanted->call = asked->call;
+    wanted->method = lh_method_of(asked->call);
+    wanted->ns = wanted->key = wanted->after = "";
+    if (lh_asked_check(asked, check_list(&asked->v, request, wanted) && is_valid))
+        permit_and_ask(wanted);
+}
+
+void lh_list_schedules_on_request(struct lh_asked *asked, const void *message)
+{
+    const Leasehold__V1__ListSchedulesRequest *request = message;
+    Leasehold__V1__ListRequest alike = LEASEHOLD__V1__LIST_REQUEST__INIT;
+    struct wanted wanted = {.since_us = INT64_MIN};
+
+    alike.n_namespace_ = request->n_namespace_;
+    alike.namespace_ = request->namespace_;
+    alike.include_children = request->include_children;
+    alike.page_size = request->page_size;
+    alike.page_token = request->page_token;
+    list(asked, &alike, &wanted, true);
+}
+
+void lh_list_ticks_on_request(struct lh_asked *asked, const void *message)
+{
+    static const char *const states[] = {NULL, "due", "running", "done", "failed", "dead", "missed", "skipped"};
+    const Leasehold__V1__ListTicksRequest *request = message;
+    Leasehold__V1__ListRequest alike = LEASEHOLD__V1__LIST_REQUEST__INIT;
+    struct wanted wanted = {.since_us = INT64_MIN};
+    bool is_valid = true;
+
+    alike.n_namespace_ = request->n_namespace_;
+    alike.namespace_ = request->namespace_;
+    alike.include_children = request->include_children;
+    alike.page_size = request->page_size;
+    alike.page_token = request->page_token;
+    if ((size_t)request->state < sizeof(states) / sizeof(states[0]))
+        wanted.state = states[request->state];
+    else
+        is_valid =
+            lh_violations_add(asked->v.violations, "state", "must be one of TickState, not %d", (int)request->state);
+    if (request->since != NULL)
+        is_valid &= lh_validate_timestamp(&asked->v, request->since, "since", &wanted.since_us);
+    list(asked, &alike, &wanted, is_valid);
 }
 
 /* --- what the daemon knows by itself --- */

@@ -369,6 +369,7 @@ enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_vi
     gather->request = *request;
     gather->request.key = copy(gather, request->key);
     gather->request.after = copy(gather, request->after);
+    gather->request.state = copy(gather, request->state);
     gather->request.namespaces = namespaces;
     for (size_t i = 0; i < request->namespace_count; i++)
         namespaces[i] = copy(gather, request->namespaces[i]);

@@ -1,0 +1,291 @@
+/*
+ * ScheduleService: ClaimTick.
+ *
+ * A claim that finds no tick waits for the next one by the database's clock, and looks at least once a second: a worker
+ * may have died, somebody may have resumed the schedule. Of the claims of one schedule only the first looks; when it has
+ * got its tick the next one does, so a thousand workers cost the database as much as one. The wait ends without a tick
+ * after `wait`, or the daemon's max_block, whichever is shorter.
+ *
+ * A tick whose claim was answered after its caller had gone is kept until its lease expires, as if the worker had died.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "service/edge/call.h"
+#include "service/methods/schedules.h"
+#include "service/words_internal.h"
+
+#define LOOK_AGAIN_US LH_US_PER_S
+/* A tick is due, but no more may run at the same time. */
+#define LOOK_AT_DUE_US (250 * LH_US_PER_MS)
+
+struct claim {
+    struct lh_rpc_call *call; /* NULL once it has ended */
+    struct lh_service *service;
+    struct lh_usage *caller;
+    struct lh_link link; /* in lh_service.claims, until it is answered */
+    struct lh_timer timer;
+    struct lh_arena memory; /* of the strings of `settings` */
+    struct lh_schedule_settings settings;
+    int64_t arrived_us;
+    int64_t until_us;
+    int64_t look_us; /* when the first of its schedule looks again */
+    int64_t sent_us;
+    bool is_out;      /* the store has it */
+    char next_in[24]; /* as the store said last; "": not known */
+};
+
+static void on_due(void *arg);
+
+/* --- whose turn it is --- */
+
+static struct claim *first_of(struct lh_service *service, const char *ns)
+{
+    LH_LIST_EACH(struct claim, claim, &service->claims, link)
+        if (strcmp(claim->settings.change.ns, ns) == 0)
+            return claim;
+    return NULL;
+}
+
+static void arm(struct claim *claim)
+{
+    bool looks = first_of(claim->service, claim->settings.change.ns) == claim;
+
+    if (claim->service->loop != NULL && !claim->is_out)
+        lh_timer_arm_at_us(&claim->timer, looks && claim->look_us < claim->until_us ? claim->look_us : claim->until_us);
+}
+
+/* Takes it off the list: the next one looks at once, or when this one would have. */
+static void leave(struct claim *claim, int64_t look_us)
+{
+    struct claim *next;
+    bool was_first = first_of(claim->service, claim->settings.change.ns) == claim;
+
+    lh_list_remove(&claim->link);
+    if (claim->service->loop != NULL)
+        lh_timer_cancel(&claim->timer);
+    next = was_first ? first_of(claim->service, claim->settings.change.ns) : NULL;
+    if (next != NULL) {
+        next->look_us = look_us;
+        arm(next);
+    }
+}
+
+static void destroy(struct claim *claim)
+{
+    if (claim->service->loop != NULL)
+        lh_timer_finish(&claim->timer);
+    lh_usage_give(claim->caller, LH_USAGE_WAITERS, 1);
+    lh_arena_finish(&claim->memory);
+    free(claim);
+}
+
+/* --- answers --- */
+
+/* Before the call is answered: its end does not concern the claim any more. */
+static struct lh_rpc_call *detach(struct claim *claim)
+{
+    struct lh_rpc_call *call = claim->call;
+
+    claim->call = NULL;
+    if (call != NULL)
+        lh_rpc_call_set_data(call, NULL);
+    return call;
+}
+
+/* `rows` NULL: without a tick. */
+static void reply(struct claim *claim, const struct lh_rows *rows)
+{
+    struct lh_arena *arena = &claim->service->scratch;
+    Leasehold__V1__ClaimTickResponse empty = LEASEHOLD__V1__CLAIM_TICK_RESPONSE__INIT, *response = &empty;
+
+    if (rows != NULL) {
+        response = lh_row_message(&leasehold__v1__claim_tick_response__descriptor, rows, 0, arena);
+        response->lease = lh_row_message(&leasehold__v1__lease__descriptor, rows, 0, arena);
+        response->lease->n_labels = lh_json_to_labels(claim->settings.values[0], arena, &response->lease->labels);
+    } else if (claim->next_in[0] != '\0') {
+        response->next_in = lh_message_duration(strtoll(claim->next_in, NULL, 10), arena);
+    }
+    response->waited = lh_message_duration(claim->sent_us - claim->arrived_us, arena);
+    lh_call_reply(detach(claim), &response->base, arena);
+    lh_arena_reset(arena);
+}
+
+/* Ends the wait. */
+static void give_up(struct claim *claim)
+{
+    reply(claim, NULL);
+    leave(claim, claim->look_us);
+    destroy(claim);
+}
+
+static void plan_next_look(struct claim *claim, const struct lh_rows *rows)
+{
+    const char *next_in = rows->row_count > 0 ? lh_rows_cell(rows, 0, "next_in") : NULL;
+    int64_t in_us = LOOK_AGAIN_US;
+
+    claim->next_in[0] = '\0';
+    if (next_in != NULL) {
+        snprintf(claim->next_in, sizeof(claim->next_in), "%s", next_in);
+        in_us = strtoll(next_in, NULL, 10);
+        in_us = in_us <= 0 ? LOOK_AT_DUE_US : in_us > LOOK_AGAIN_US ? LOOK_AGAIN_US : in_us;
+    }
+    claim->look_us = lh_clock_us() + in_us;
+}
+
+static void on_claimed(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows)
+{
+    struct claim *claim = arg;
+    const char *ns = claim->settings.change.ns;
+
+    claim->is_out = false;
+    if (claim->call == NULL || status != LH_OK) {
+        lh_schedule_is_answered(detach(claim), status, error, ns, "");
+        leave(claim, lh_clock_us() + (status == LH_OK ? 0 : LOOK_AGAIN_US));
+        destroy(claim);
+    } else if (rows->row_count > 0 && lh_rows_cell(rows, 0, "token") != NULL) {
+        reply(claim, rows);
+        leave(claim, lh_clock_us());
+        destroy(claim);
+    } else {
+        plan_next_look(claim, rows);
+        if (claim->until_us <= lh_clock_us())
+            give_up(claim);
+        else
+            arm(claim);
+    }
+}
+
+/* --- looks --- */
+
+/* Each look checks the right again. */
+static void look(struct claim *claim)
+{
+    struct lh_store *store = claim->service->store;
+    struct lh_requester by;
+    struct lh_admin_request request = {
+        .verb = LH_ADMIN_CLAIM_TICK, .by = &by, .ns = claim->settings.change.ns, .change = &claim->settings.change};
+    enum lh_status status;
+
+    struct lh_rpc_call *call = detach(claim);
+
+    if (!lh_permit(call, LH_RIGHT_LEASE, request.ns)) {
+        leave(claim, lh_clock_us());
+        destroy(claim);
+        return;
+    }
+    claim->call = call;
+    lh_rpc_call_set_data(call, claim);
+    by = lh_call_requester(call);
+    claim->sent_us = lh_clock_us();
+    status = store->ops->administer(store, &request, on_claimed, claim);
+    claim->is_out = status == LH_OK;
+    if (status == LH_OK)
+        return;
+    lh_call_fail(detach(claim), status, NULL, request.ns, NULL);
+    leave(claim, lh_clock_us() + LOOK_AGAIN_US);
+    destroy(claim);
+}
+
+static void on_due(void *arg)
+{
+    struct claim *claim = arg;
+
+    if (claim->until_us <= lh_clock_us())
+        give_up(claim);
+    else
+        look(claim);
+}
+
+void lh_claims_drain(struct lh_service *service)
+{
+    struct lh_link *next;
+
+    for (struct lh_link *link = service->claims.next; link != &service->claims; link = next) {
+        struct claim *claim = LH_CONTAINER(struct claim, link, link);
+        next = link->next;
+        claim->until_us = 0;
+        if (claim->is_out)
+            continue;
+        lh_call_fail(detach(claim), LH_SHUTTING_DOWN, NULL, claim->settings.change.ns, NULL);
+        lh_list_remove(&claim->link);
+        destroy(claim);
+    }
+}
+
+/* --- the call --- */
+
+static struct claim *keep(struct lh_asked *asked, const struct lh_acquire *acquire, struct lh_usage *caller)
+{
+    struct claim *claim = lh_alloc_zero(1, sizeof(*claim));
+    struct lh_arena *memory = &claim->memory;
+    struct lh_schedule_settings *settings = &claim->settings;
+    char lease_key[LH_UUID_TEXT_BYTES];
+
+    claim->call = asked->call;
+    claim->service = asked->service;
+    claim->caller = caller;
+    claim->arrived_us = lh_rpc_call_arrived_us(asked->call);
+    claim->until_us =
+        claim->arrived_us +
+        (acquire->wait_us < asked->service->max_block_us ? acquire->wait_us : asked->service->max_block_us);
+    lh_uuid_format(&acquire->lease_key, lease_key);
+    settings->change.ns = lh_arena_strdup(memory, acquire->ns);
+    lh_schedule_setting(settings, "labels",
+                        lh_arena_strdup(memory, acquire->terms.labels)); /* the first, see reply() */
+    lh_schedule_setting(settings, "owner", lh_arena_strdup(memory, acquire->terms.owner));
+    lh_schedule_setting(settings, "lease_key", lh_arena_strdup(memory, lease_key));
+    if (acquire->terms.duration_us > 0)
+        lh_schedule_number(settings, "duration", acquire->terms.duration_us, memory);
+    if (claim->service->loop != NULL)
+        lh_timer_init(&claim->timer, claim->service->loop, on_due, claim);
+    lh_rpc_call_set_data(claim->call, claim);
+    lh_list_append(&claim->service->claims, &claim->link);
+    return claim;
+}
+
+static void begin(struct lh_asked *asked, const struct lh_acquire *acquire)
+{
+    struct lh_usage *caller;
+    struct claim *claim, *first;
+
+    if (asked->service->is_draining) {
+        lh_call_fail(asked->call, LH_SHUTTING_DOWN, NULL, acquire->ns, NULL);
+        return;
+    }
+    if (!lh_usage_take(asked->call, LH_USAGE_WAITERS, 1, &caller))
+        return;
+    first = first_of(asked->service, acquire->ns);
+    claim = keep(asked, acquire, caller);
+    claim->sent_us = lh_clock_us();
+    if (first != NULL && claim->service->loop != NULL && acquire->wait_us > 0) {
+        memcpy(claim->next_in, first->next_in, sizeof(claim->next_in));
+        arm(claim);
+    } else {
+        look(claim);
+    }
+}
+
+void lh_claim_tick_on_request(struct lh_asked *asked, const void *request)
+{
+    struct lh_acquire acquire = {0};
+
+    if (lh_asked_check(asked, lh_validate_claim(&asked->v, request, &acquire)) &&
+        lh_permit(asked->call, LH_RIGHT_LEASE, acquire.ns))
+        begin(asked, &acquire);
+}
+
+void lh_claim_tick_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
+{
+    struct claim *claim = lh_rpc_call_data(call);
+
+    if (claim == NULL)
+        return;
+    claim->call = NULL;
+    if (claim->is_out)
+        return;
+    leave(claim, claim->look_us);
+    destroy(claim);
+}
