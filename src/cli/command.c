@@ -12,6 +12,7 @@ const struct lh_command *const lh_commands[] = {
     &lh_command_downgrade,
     &lh_command_release,
     &lh_command_run,
+    &lh_command_schedule,
     &lh_command_mcp,
     &lh_command_list,
     &lh_command_show,

@@ -39,7 +39,7 @@ struct lh_command {
     const char *description;         /* lines of at most 79 columns; paragraphs are separated by an empty one */
     const struct lh_option *options; /* ends in a row without name; NULL: none of its own */
     const char *examples;            /* lines as typed, indented by two */
-    /* Allowed first words: three, then NULL; NULL: any word. */
+    /* Allowed first words, then NULL; NULL: any word. */
     const char *const *verbs;
     int words_min; /* words that follow the command */
     int words_max; /* -1: any number */
@@ -67,6 +67,7 @@ extern const struct lh_command lh_command_heartbeat;
 extern const struct lh_command lh_command_downgrade;
 extern const struct lh_command lh_command_release;
 extern const struct lh_command lh_command_run;
+extern const struct lh_command lh_command_schedule;
 extern const struct lh_command lh_command_mcp;
 extern const struct lh_command lh_command_list;
 extern const struct lh_command lh_command_show;

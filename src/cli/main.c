@@ -65,9 +65,14 @@ static bool is_verb(const struct lh_command *command, const char *word)
 static enum lh_exit refuse_verb(const struct lh_command *command, const char *word)
 {
     const char *near = lh_nearest(word, command->verbs);
+    char list[128] = "";
 
-    return lh_error_usage(command, "unknown subcommand: %s %s; use %s, %s or %s%s%s%s", command->name, word,
-                          command->verbs[0], command->verbs[1], command->verbs[2],
+    for (size_t i = 0; command->verbs[i] != NULL; i++) {
+        const char *before = i == 0 ? "" : command->verbs[i + 1] == NULL ? " or " : ", ";
+        size_t size = strlen(list);
+        snprintf(list + size, sizeof(list) - size, "%s%s", before, command->verbs[i]);
+    }
+    return lh_error_usage(command, "unknown subcommand: %s %s; use %s%s%s%s", command->name, word, list,
                           near != NULL ? "; did you mean " : "", near != NULL ? near : "", near != NULL ? "?" : "");
 }
 

@@ -87,7 +87,7 @@ WRONG = [
      "did you mean acquire?"),
     (["list", "--json"], "unknown option --json; did you mean --output?"),
     (["list", "-o", "env"], "-o env is for acquire only"),
-    (["show", "--database", "x", "a", "k"], "show has no --database, it works with a server; --database is for list, queue, explain, history, "
+    (["show", "--database", "x", "a", "k"], "show has no --database, it works with a server; --database is for schedule, list, queue, explain, history, "
      "reap, force-release, policy, hook, access, token, daemons, migrate and check-database"),
     (["list", "--server", ""], "--server is empty"),
     (["list", "--server", "localhost"], "'localhost' is not an address of a server"),

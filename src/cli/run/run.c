@@ -200,6 +200,13 @@ static void renew(struct lh_run *run)
     run->status = 0;
 }
 
+static enum lh_exit hold_tick(struct lh_run *run)
+{
+    enum lh_exit status = lh_run_tick_claim(run);
+
+    return status == LH_EXIT_DONE ? hold(run) : status;
+}
+
 /* Would another round fare no better? */
 static bool is_final(const struct lh_run *run, enum lh_exit status)
 {
@@ -228,12 +235,15 @@ static enum lh_exit hold_again_and_again(struct lh_run *run)
 
     for (;;) {
         int64_t began_us = lh_clock_us();
+        bool has_run;
 
-        status = hold(run);
+        status = run->runs_ticks ? hold_tick(run) : hold(run);
         if (!run->repeats || is_final(run, status))
             return status;
+        has_run = run->told_us != 0;
         renew(run);
-        pause_until(run, began_us + LH_US_PER_S);
+        if (!run->runs_ticks || !has_run) /* the schedule says when the next tick is due */
+            pause_until(run, began_us + LH_US_PER_S);
         if (run->is_stopping)
             return status;
     }
@@ -246,6 +256,9 @@ static enum lh_status check_words(const struct lh_args *args, struct lh_error *e
 {
     static const char usage[] = "usage: leasehold run NAMESPACE KEY -- COMMAND";
 
+    if (lh_args_has(args, "schedule") && args->plain_count > 2)
+        return lh_error_set(error, LH_INVALID_ARGUMENT,
+                            "unexpected argument: %s; usage: leasehold run --schedule NAME -- COMMAND", args->words[2]);
     if (args->plain_count < 2)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "missing %s before --; %s",
                             args->plain_count == 0 ? "NAMESPACE and KEY" : "KEY", usage);
@@ -261,6 +274,9 @@ static enum lh_status check_words(const struct lh_args *args, struct lh_error *e
 
 static enum lh_status check_combination(const struct lh_args *args, struct lh_error *error)
 {
+    /* Of which a tick has its own: it is exclusive, and the schedule says when it is due. */
+    static const char *const others[] = {"nonblock", "wait", "shared", "also", "at-least", "terraform"};
+
     if (lh_args_has(args, "nonblock") && lh_args_has(args, "wait"))
         return lh_error_set(error, LH_INVALID_ARGUMENT, "--nonblock and --wait cannot be combined");
     if (lh_args_has(args, "exclusive") && lh_args_has(args, "shared"))
@@ -274,6 +290,9 @@ static enum lh_status check_combination(const struct lh_args *args, struct lh_er
     if (lh_args_has(args, "also") && lh_args_has(args, "wait") && strcmp(lh_args_value(args, "wait"), "alive") == 0)
         return lh_error_set(error, LH_INVALID_ARGUMENT,
                             "--also and --wait alive cannot be combined; use a duration, or forever");
+    for (size_t i = 0; lh_args_has(args, "schedule") && i < sizeof(others) / sizeof(others[0]); i++)
+        if (lh_args_has(args, others[i]))
+            return lh_error_set(error, LH_INVALID_ARGUMENT, "--schedule and --%s cannot be combined", others[i]);
     if (lh_args_has(args, "state") && !lh_args_has(args, "terraform"))
         return lh_error_set(error, LH_INVALID_ARGUMENT, "--state is for --terraform");
     return LH_OK;
@@ -298,8 +317,9 @@ static enum lh_status take_arguments(struct lh_run *run, struct lh_error *error)
         snprintf(run->asked.owner + size, sizeof(run->asked.owner) - size, "/%d", (int)getpid());
     }
     run->own_status = (int)number;
-    run->repeats = lh_args_has(args, "repeat");
-    if (run->repeats && run->asked.options.wait_us == 0 && !run->asked.options.wait_while_alive &&
+    run->runs_ticks = lh_args_has(args, "schedule");
+    run->repeats = lh_args_has(args, "repeat") || run->runs_ticks;
+    if (run->repeats && !run->runs_ticks && run->asked.options.wait_us == 0 && !run->asked.options.wait_while_alive &&
         !lh_args_has(args, "nonblock"))
         run->asked.options.wait_us = LH_FOREVER;
     run->schedule = lh_run_schedule_of(run->asked.duration_us, kill_after_us);
@@ -363,9 +383,24 @@ static void plan(struct lh_run *run)
         lh_run_cgroup_make(&run->plan.cgroup);
 }
 
-static enum lh_exit run(struct lh_cli *cli)
+/* A tick is a scope: NAMESPACE is the name of the schedule, KEY the tick of this round. A new array. */
+static const char **words_of_schedule(struct lh_args *args, struct lh_run_values *values)
 {
-    struct lh_run run = {.cli = cli};
+    const char **words = lh_alloc_zero(args->word_count + 2, sizeof(*words));
+
+    strcpy(values->tick, "tick"); /* until one is claimed */
+    words[0] = lh_args_value(args, "schedule");
+    words[1] = values->tick;
+    memcpy(words + 2, args->words, args->word_count * sizeof(*words));
+    args->words = words;
+    args->word_count += 2;
+    args->plain_count += 2;
+    return words;
+}
+
+static enum lh_exit run_with(struct lh_cli *cli, struct lh_run_values *values)
+{
+    struct lh_run run = {.cli = cli, .values = values, .lease.is_answered = true};
     struct lh_error error = {0};
     enum lh_exit status;
 
@@ -376,8 +411,6 @@ static enum lh_exit run(struct lh_cli *cli)
     } else if (lh_args_has(&cli->args, "terraform") &&
                (run.terraform = lh_terraform_open(lh_args_value(&cli->args, "state"))) == NULL) {
         status = LH_EXIT_FAILED;
-    } else if ((run.values = lh_run_values_create()) == NULL) {
-        status = lh_error_print("cannot share memory with a process: %s", strerror(errno));
     } else if (plan(&run), !lh_run_signals_open(&run.signals, &run.plan.mask)) {
         status = lh_error_print("cannot take signals: %s", strerror(errno));
     } else {
@@ -390,6 +423,22 @@ static enum lh_exit run(struct lh_cli *cli)
     free(run.argv);
     lh_run_scopes_finish(&run.scopes);
     lh_cli_acquire_finish(&run.asked);
+    return status;
+}
+
+static enum lh_exit run(struct lh_cli *cli)
+{
+    struct lh_cli own = *cli;
+    struct lh_run_values *values = lh_run_values_create();
+    const char **words = NULL;
+    enum lh_exit status;
+
+    if (values == NULL)
+        return lh_error_print("cannot share memory with a process: %s", strerror(errno));
+    if (lh_args_has(&cli->args, "schedule"))
+        words = words_of_schedule(&own.args, values);
+    status = run_with(&own, values);
+    free(words);
     return status;
 }
 
@@ -415,6 +464,10 @@ static const struct lh_option options[] = {
      "--wait it waits forever. Ends by TERM, INT, HUP or QUIT, when the caller is denied, or with a command's status "
      "of "
      "126 or 127."},
+    {"schedule", 0, "NAME",
+     "Instead of NAMESPACE and KEY: wait for the next tick of this schedule, run the command under its lease, and "
+     "again. "
+     "Ends as with --repeat."},
     {"terraform", 0, NULL,
      "Serve Terraform's and OpenTofu's http backend to the command, on loopback, by TF_HTTP_*: the lease is the lock."},
     {"state", 0, "DIRECTORY", "With --terraform: keep the state there too, as terraform.tfstate."},
@@ -444,7 +497,7 @@ const struct lh_command lh_command_run = {
                                    "run NAMESPACE KEY [-n | -w SECONDS] -c COMMAND",
                                    "run NAMESPACE KEY --shared[=UNITS] -- COMMAND...",
                                    "run NAMESPACE KEY --also NS:KEY [--also NS:KEY] -- COMMAND...",
-                                   "run NAMESPACE KEY --repeat -- COMMAND...",
+                                   "run NAMESPACE KEY --repeat -- COMMAND...", "run --schedule NAME -- COMMAND...",
                                    "run NAMESPACE KEY --terraform [--state DIRECTORY] -- terraform apply", NULL},
     .description = "NAMESPACE and KEY stand before --, COMMAND after it.\n"
                    "\n"
@@ -484,6 +537,11 @@ const struct lh_command lh_command_run = {
                    "whose clocks differ: give it a little less than the time between two runs, and\n"
                    "a job that ends at once is not run again by a host whose clock is late.\n"
                    "\n"
+                   "--schedule makes a worker of a schedule, see leasehold schedule. The command\n"
+                   "gets LEASEHOLD_TICK, such as 2026-11-28T03:00:00Z, which is LEASEHOLD_KEY too,\n"
+                   "and LEASEHOLD_ATTEMPT, 1 for the first. A status other than 0 gives the tick to\n"
+                   "the next attempt, as the schedule says. Without a server the worker waits.\n"
+                   "\n"
                    "--terraform is for a configuration with an empty backend \"http\" {} block. A run\n"
                    "that is killed leaves no lock that somebody must break: its lease ends by its\n"
                    "deadline. A state in --state is written only while the lease is held.\n",
@@ -495,9 +553,10 @@ const struct lh_command lh_command_run = {
                 "  leasehold run accounts alice --also accounts:bob --wait 1m -- ./transfer\n"
                 "  leasehold run -n -q -E 0 cron cleanup -c './cleanup && ./report'\n"
                 "  leasehold run --repeat service leader -d 10s -- /usr/sbin/scheduler\n"
+                "  leasehold run --schedule reports.nightly -- /usr/local/bin/report\n"
                 "  leasehold run terraform prod --terraform --state . -- terraform apply\n"
                 "  leasehold run db big -d 10s -- sh -c 'work --token $LEASEHOLD_TOKEN'\n",
-    .words_min = 2,
+    .words_min = 0,
     .words_max = -1,
     .run = run,
 };

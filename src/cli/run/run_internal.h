@@ -193,6 +193,7 @@ struct lh_run {
     struct lh_run_schedule schedule;
     int own_status; /* exit status of -E, instead of 3 and 4; -1: not given */
     bool repeats;
+    bool runs_ticks; /* --schedule: each round has the tick in `values` */
     int status_file; /* given by --status-fd; -1: none */
     struct lh_run_plan plan;
     char **argv;
@@ -217,6 +218,13 @@ struct lh_run {
     bool was_abandoned; /* the supervisor is gone, and sent no end */
     int status;         /* the command's wait status */
 };
+
+/*
+ * --schedule: waits for a tick of the schedule, whose name stands where the namespace does, and claims it for the lease key
+ * of this round, which lh_run_lease_ask then finds held. DONE: the tick is in `values`. Any other: an error was printed, or
+ * a signal came. Call it while there is neither a supervisor nor a thread.
+ */
+enum lh_exit lh_run_tick_claim(struct lh_run *run);
 
 /* Takes signals: before the leases they end the wait; later they are passed on. */
 void lh_run_take_signals(struct lh_run *run);

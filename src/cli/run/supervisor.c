@@ -128,6 +128,8 @@ static void set_variables(const struct lh_run_plan *plan, const struct lh_run_me
     set_or_unset("LEASEHOLD_TOKENS", plan->values->tokens);
     set_or_unset("LEASEHOLD_SLOT", slot);
     set_or_unset("LEASEHOLD_SLOTS", plan->values->slots);
+    set_or_unset("LEASEHOLD_TICK", plan->values->attempt[0] != '\0' ? plan->values->tick : "");
+    set_or_unset("LEASEHOLD_ATTEMPT", plan->values->attempt);
 }
 
 static void become_command(const struct supervisor *supervisor, pid_t parent, int gate,

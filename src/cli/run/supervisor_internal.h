@@ -136,6 +136,8 @@ struct lh_run_message {
 struct lh_run_values {
     char tokens[LH_ACQUIRE_ALL_MAX * 21]; /* tokens of several leases, with commas */
     char slots[120 * 1024];               /* slots, within one variable of an environment (execve(2): 128 KiB) */
+    char tick[32];                        /* tick of --schedule, as 2026-11-28T03:00:00Z: the key of its lease */
+    char attempt[12];                     /* which attempt of the tick this is; "": there is no tick */
 };
 
 /* The part of a run that is known before the leases. Borrowed. */
