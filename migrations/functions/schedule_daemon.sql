@@ -225,7 +225,36 @@ end
 $$;
 comment on function leasehold_internal.tick_claim_by is 'Claim a tick by settings that have names, by a coordinator';
 
-grant execute on function leasehold_internal.tick_claim_by, leasehold_internal.schedules_shown, leasehold_internal.view_schedules, leasehold_internal.view_ticks,
+-- For metrics, of each schedule: what was found missed and what died in the last hour, what runs and what waits. The `p_max` that are worst, and the others
+-- together, whose schedule is null. Reads indexes of ticks that have not ended, or ended badly. Locks nothing.
+create or replace function leasehold_internal.survey_ticks(p_max integer)
+returns table (schedule text, missed bigint, dead bigint, running bigint, waiting bigint)
+language sql stable
+security definer
+set jit = off
+as $$
+  with standing as (
+    select s.name,
+           (select coalesce(sum(t.instants), 0)::bigint
+              from leasehold.tick t
+             where t.schedule = s.name and t.state = 'missed' and t.ended_at > statement_timestamp() - interval '1 hour') as missed,
+           (select count(*)
+              from leasehold.tick t
+             where t.schedule = s.name and t.state = 'dead' and t.ended_at > statement_timestamp() - interval '1 hour') as dead,
+           (select count(*) from leasehold.tick t where t.schedule = s.name and t.state = 'running') as running,
+           (select count(*) from leasehold.tick t where t.schedule = s.name and t.state in ('due', 'failed')) as waiting
+      from leasehold.schedule s
+  ), ranked as (
+    select g.*, row_number() over (order by g.missed + g.dead desc, g.waiting desc, g.name) as nth from standing g
+  )
+  select case when r.nth <= p_max then r.name end, sum(r.missed)::bigint, sum(r.dead)::bigint, sum(r.running)::bigint, sum(r.waiting)::bigint
+    from ranked r
+   group by 1
+   order by 1 nulls last
+$$;
+comment on function leasehold_internal.survey_ticks is 'How the ticks of each schedule stand, for metrics';
+
+grant execute on function leasehold_internal.tick_claim_by, leasehold_internal.survey_ticks, leasehold_internal.schedules_shown, leasehold_internal.view_schedules, leasehold_internal.view_ticks,
   leasehold_internal.schedule_set_by, leasehold_internal.schedule_pause_by, leasehold_internal.schedule_remove_by, leasehold_internal.schedule_run_now_by,
   leasehold_internal.schedule_get_by
   to leasehold_coordinator;

@@ -143,6 +143,23 @@ static void expose_namespaces(struct lh_exposition *out, const struct lh_store *
 #undef EACH
 }
 
+/* The label is bounded in the same way. */
+static void expose_schedules(struct lh_exposition *out, const struct lh_store *store)
+{
+    size_t count;
+    const struct lh_store_ticks *list = lh_store_ticks(store, &count);
+
+#define EACH(name, member, help)                                                                                       \
+    lh_expose_family(out, name, LH_EXPOSE_GAUGE, help);                                                                \
+    for (size_t i = 0; i < count; i++)                                                                                 \
+    lh_expose_count(out, list[i].member, "schedule", list[i].schedule, NULL)
+    EACH("leasehold_schedule_ticks_missed", missed, "Ticks of the last hour that no worker claimed in time.");
+    EACH("leasehold_schedule_ticks_dead", dead, "Ticks whose last attempt failed in the last hour.");
+    EACH("leasehold_schedule_ticks_running", running, "Ticks that run.");
+    EACH("leasehold_schedule_ticks_waiting", waiting, "Ticks that are due, or wait for their next attempt.");
+#undef EACH
+}
+
 /* --- access --- */
 
 static void expose_access(struct lh_exposition *out, const struct lh_service *service)
@@ -311,6 +328,7 @@ static void expose_database(struct lh_exposition *out, const struct lh_metrics_d
     } else if (part == OF_STORE) {
         expose_store(out, &store);
         expose_namespaces(out, database->store);
+        expose_schedules(out, database->store);
     } else {
         collect_database_bounds(bounds, database->coordinator, &store);
         expose_bounds(out, bounds, DATABASE_BOUNDS);

@@ -176,6 +176,50 @@ const struct lh_store_standing *lh_store_standings(const struct lh_store *base, 
     return store->standings;
 }
 
+/* --- the ticks of each schedule --- */
+
+static void read_ticks(struct control_call *call, enum lh_status status, const PGresult *result,
+                       const struct lh_error *error)
+{
+    static const char *const names[] = {"schedule", "missed", "dead", "running", "waiting"};
+    struct pg_store *store = call->store;
+    int at[5];
+
+    if (status != LH_OK)
+        return;
+    lh_pg_result_columns(result, names, at, 5);
+    store->ticks_count = 0;
+    for (int row = 0; row < PQntuples(result) && row < LH_STORE_STANDINGS_MAX; row++) {
+        const char *schedule = lh_pg_text(result, row, at[0]);
+        struct lh_store_ticks *ticks = &store->ticks[store->ticks_count++];
+        snprintf(ticks->schedule, sizeof(ticks->schedule), "%s", schedule == NULL ? "" : schedule);
+        ticks->missed = (uint64_t)lh_pg_int8(result, row, at[1]);
+        ticks->dead = (uint64_t)lh_pg_int8(result, row, at[2]);
+        ticks->running = (uint64_t)lh_pg_int8(result, row, at[3]);
+        ticks->waiting = (uint64_t)lh_pg_int8(result, row, at[4]);
+    }
+}
+
+/* By indexes of ticks that have not ended, and of those that ended badly. */
+static void look_at_ticks(struct pg_store *store)
+{
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("survey_ticks", "select * from leasehold_internal.survey_ticks($1)", LH_PG_INT4);
+    struct control_call *call = lh_control_call_begin(store, read_ticks, NULL, NULL);
+
+    call->is_clients = true;
+    lh_pg_add_int4(&store->params, store->options.named_namespaces);
+    lh_control_call_send(call, &statement);
+}
+
+const struct lh_store_ticks *lh_store_ticks(const struct lh_store *base, size_t *count)
+{
+    const struct pg_store *store = (const struct pg_store *)(const void *)base;
+
+    *count = store->ticks_count;
+    return store->ticks;
+}
+
 /* --- the survey --- */
 
 static void read_survey(struct control_call *call, enum lh_status status, const PGresult *result,
@@ -212,5 +256,6 @@ enum lh_status lh_pg_store_survey(struct lh_store *base, lh_survey_cb *on_done, 
 
     lh_control_call_send(lh_control_call_begin(store, read_findings, NULL, NULL), &findings);
     lh_pg_store_look_at_namespaces(store);
+    look_at_ticks(store);
     return lh_control_call_send(lh_control_call_begin(store, read_survey, (void (*)(void))on_done, arg), &statement);
 }

@@ -80,7 +80,18 @@ struct lh_store_standing {
     int64_t longest_wait_us;             /* 0: no waiter */
 };
 #define LH_STORE_STANDINGS_MAX 51
+
+/* Ticks of a schedule at the last look. */
+struct lh_store_ticks {
+    char schedule[LH_NAMESPACE_MAX_BYTES + 1]; /* "": all others together */
+    uint64_t missed;                           /* instants found missed in the last hour */
+    uint64_t dead;                             /* ticks whose last attempt failed in the last hour */
+    uint64_t running;
+    uint64_t waiting; /* ticks that may be claimed */
+};
 /* Returns the worst named_namespaces, then all others together; valid until the loop turns. */
 const struct lh_store_standing *lh_store_standings(const struct lh_store *store, size_t *count);
+/* Returns the same of schedules. */
+const struct lh_store_ticks *lh_store_ticks(const struct lh_store *store, size_t *count);
 
 #endif

@@ -250,6 +250,8 @@ struct pg_store {
 
     struct lh_store_standing standings[LH_STORE_STANDINGS_MAX];
     size_t standing_count;
+    struct lh_store_ticks ticks[LH_STORE_STANDINGS_MAX];
+    size_t ticks_count;
     int64_t standings_asked_us;
     int64_t standings_due_us;
     bool is_looking_at_namespaces;

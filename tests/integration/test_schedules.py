@@ -1,6 +1,7 @@
 """Schedules over gRPC: what is set is read back, ticks are claimed as leases, hostile requests are refused with the field that is wrong."""
 import threading
 import uuid
+from urllib.request import urlopen
 
 import grpc
 import pytest
@@ -8,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from leasehold.v1 import schedule_pb2 as sb
 from leasehold.v1 import schedule_pb2_grpc as sb_grpc
 
-from harness import duration, fails, pb, wait_until
+from harness import Service, duration, fails, pb, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -246,3 +247,19 @@ def test_bytes_that_are_no_request_are_refused(service):
             with fails() as refused:
                 call(data, timeout=30)
             assert refused.value.code == grpc.StatusCode.INVALID_ARGUMENT, (method, data)
+
+
+def test_metrics_name_the_schedule_whose_ticks_are_missed(cluster, name):
+    own = Service(cluster, "--metrics-namespaces", "3")
+    schedules = sb_grpc.ScheduleServiceStub(own.client.channel)
+    set_schedule(schedules, name, "every 1 s", catch_up=sb.CATCH_UP_NONE, tick_deadline=duration(1))
+    assert claim(schedules, name, wait=10).HasField("lease")
+
+    def metrics():
+        body = urlopen(f"http://127.0.0.1:{own.daemon.admin_port}/metrics", timeout=30).read().decode()
+        return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in body.splitlines() if f'"{name}"' in line}
+
+    wait_until(lambda: metrics().get(f'leasehold_schedule_ticks_missed{{schedule="{name}"}}', 0) > 0, 60, "a missed tick in the metrics")
+    assert metrics()[f'leasehold_schedule_ticks_running{{schedule="{name}"}}'] == 1
+    assert metrics()[f'leasehold_schedule_ticks_dead{{schedule="{name}"}}'] == 0
+    own.close()

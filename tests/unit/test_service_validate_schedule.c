@@ -124,6 +124,7 @@ START_TEST(a_schedule_ends_after_its_start)
     ck_assert_str_eq(setting("ends_at"), "1800000000000001");
     schedule.ends_at = schedule.starts_at;
     expect_violation("same", check(), "schedule.ends_at");
+    schedule.ends_at = lh_message_timestamp(INT64_C(1900000000000000), &test_arena);
     schedule.ends_at->nanos = 1000000000;
     expect_violation("nanos", check(), "schedule.ends_at");
     schedule.ends_at->nanos = 0;
