@@ -144,7 +144,6 @@ begin
     from (select c.at, c.due_at, c.claim_until,
                  case when p_schedule.paused then 'skipped'
                       when p_schedule.catch_up = 'last' and c.n < cardinality(p_found) then 'skipped'
-                      when p_schedule.catch_up = 'all' and c.n <= cardinality(p_found) - p_schedule.catch_up_max then 'missed'
                       when p_schedule.catch_up = 'none' and p_now >= c.due_at + coalesce(p_schedule.tick_deadline, interval '1 min') then 'missed'
                       when c.claim_until <= p_now then 'missed'
                       else 'due' end as state

@@ -78,6 +78,8 @@ select is(pg_temp.claim('a.fail', 13), '0 3', 'third attempt');
 select is(t.error_of($$select leasehold.guard('a.fail', (select key from late), (select token from late))$$), 'LH001 lease_lost', 'the guard refuses what the late worker writes');
 select is(leasehold.release_ok('a.fail', (select key from late), t.key(12), '{"late": true}'), false, 'and its release');
 select is((select state || ' ' || (result is null) from leasehold.tick where schedule = 'a.fail'), 'running true', 'which changes nothing');
+select leasehold_internal.end_tick('a.fail', k.at, k.token - 1, true, null, null) from leasehold.tick k where k.schedule = 'a.fail';
+select is((select state from leasehold.tick where schedule = 'a.fail'), 'running', 'nor does the end of another claim');
 select pg_temp.age('a.fail', '1 hour');
 select is((select count(*) from leasehold.reap()), 1::bigint, 'the reaper ends the last attempt');
 select is((select state from leasehold.tick where schedule = 'a.fail'), 'dead', 'the tick is dead');
@@ -140,6 +142,12 @@ select ok(sum(instants) between 17280 and 17300 and count(*) <= 1002, 'each minu
 select is((select count(*) from leasehold.tick where schedule = 'c.cron' and state = 'due'), 3::bigint, 'of which the newest wait');
 select ok((select made_until > clock_timestamp() - interval '2 min' and next_at > clock_timestamp() - interval '1 min' from leasehold.schedule where name = 'c.cron'), 'in few passes');
 select leasehold.remove_schedule('c.cron');
+
+-- a clock that steps back
+create temp table made as select made_until from leasehold.schedule where name = 'c.all';
+select leasehold_internal.make_ticks_of(s, clock_timestamp() - interval '2 hours') from leasehold.schedule s where s.name = 'c.all';
+select is((select made_until from leasehold.schedule where name = 'c.all'), (select made_until from made), 'makes no tick a second time');
+select is(pg_temp.ticks('c.all'), '2 due, 1 due, 0 due', 'nor takes one back');
 
 -- bounds of a schedule
 select leasehold.set_schedule('b.start', 'every 1 h', starts_at => clock_timestamp() + interval '1 day');
