@@ -317,7 +317,7 @@ SUITES = (
     # With the same optimisation and assertions as the other build. A leak makes the daemon's exit status another than 0, which the tests look at.
     Suite('integration', pytest('tests/integration', 4, SANITIZED, SANITIZER, 'not release_build'), 1800),
     Suite('integration-release', pytest('tests/integration', 2, marked='release_build'), 600),
-    *(Suite('clients-' + package, twice(script('tests/clients/run', package)), 1200) for package in ('python', 'node', 'java', 'go')),
+    *(Suite('clients-' + package, twice(script('tests/clients/run', package)), 1200) for package in ('python', 'node', 'java', 'go', 'rust')),
     Suite('versions', twice(versions()), 3600),
     Suite('model', script('tests/model/run'), 3600),
     Suite('threads', script('tests/threads/run'), 600),
@@ -332,10 +332,10 @@ SUITES = (
     Suite('bench', bench(), 400),
 )
 NEEDS = {**dict.fromkeys(('unit', 'core', 'sql-core', 'isolation-core', 'soak-core', 'bench', 'integration-release', 'interop', 'fault', 'console', 'versions', 'ha',
-                          'ha-newest', 'clients-python', 'clients-node', 'clients-java', 'clients-go'), 'build'),
+                          'ha-newest', 'clients-python', 'clients-node', 'clients-java', 'clients-go', 'clients-rust'), 'build'),
          **dict.fromkeys(('unit-sanitized', 'integration'), 'build-sanitized')}
 # What runs beside the others: SQL of few sessions at a time, and clients, which wait. Whichever of the two comes to its end first goes on with the other's.
-LANE = ('sql', 'clients-python', 'clients-node', 'clients-go', 'clients-java', 'core', 'sql-core', 'isolation', 'isolation-core', 'sql-published', 'soak', 'soak-core')
+LANE = ('sql', 'clients-python', 'clients-node', 'clients-go', 'clients-java', 'clients-rust', 'core', 'sql-core', 'isolation', 'isolation-core', 'sql-published', 'soak', 'soak-core')
 # What only computes: no test of it has to be in time.
 LOW = ('build-sanitized', 'fuzz', 'model')
 # These come last, one group after the other, when all has ended but what only computes. The packages are built twice in the time of one test, and their account

@@ -1,0 +1,73 @@
+//! The same client for programs without async. Not for use inside of an async runtime: there its calls panic.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), leasehold::Error> {
+//! let client = leasehold::blocking::Client::new(leasehold::Client::connect("127.0.0.1:7420")?);
+//! let lease = client.acquire(client.lease("payments", "inv-42"))?;
+//! while lease.is_lost().is_none() {
+//!     // a step of the work
+//! #   break;
+//! }
+//! client.release(&lease, leasehold::Outcome::success())?;
+//! client.close();
+//! # Ok(())
+//! # }
+//! ```
+
+use std::future::Future;
+
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::release::Outcome;
+use crate::request::LeaseBuilder;
+
+/// A [`crate::Client`] whose calls block the thread.
+#[derive(Clone, Debug)]
+pub struct Client {
+    client: crate::Client,
+}
+
+impl Client {
+    /// Of a client that may be used without it too.
+    pub fn new(client: crate::Client) -> Client {
+        Client { client }
+    }
+
+    fn block_on<T>(&self, call: impl Future<Output = T>) -> T {
+        self.client.core().handle.block_on(call)
+    }
+
+    /// [`crate::Client::lease`]
+    pub fn lease(&self, namespace: &str, key: &str) -> LeaseBuilder {
+        self.client.lease(namespace, key)
+    }
+
+    /// [`LeaseBuilder::acquire`]
+    pub fn acquire(&self, lease: LeaseBuilder) -> Result<Lease, Error> {
+        self.block_on(lease.acquire())
+    }
+
+    /// [`Lease::release_with`]
+    pub fn release(&self, lease: &Lease, outcome: Outcome) -> Result<(), Error> {
+        self.block_on(lease.release_with(outcome))
+    }
+
+    /// [`Lease::downgrade`]
+    pub fn downgrade(&self, lease: &Lease, units: u32) -> Result<(), Error> {
+        self.block_on(lease.downgrade(units))
+    }
+
+    /// Acquires, runs the work, and releases with its outcome; a loss counts before what the work returned. The work looks at
+    /// [`Lease::is_lost`] or [`Lease::remaining`] and stops by itself: a thread cannot be stopped from outside.
+    pub fn run<T, E>(&self, lease: LeaseBuilder, work: impl FnOnce(&Lease) -> Result<T, E>) -> Result<T, E>
+    where
+        E: From<Error> + std::fmt::Display,
+    {
+        self.block_on(lease.run(|lease| async move { work(&lease) }))
+    }
+
+    /// [`crate::Client::close`]
+    pub fn close(&self) {
+        self.block_on(self.client.close());
+    }
+}

@@ -1,0 +1,435 @@
+//! A lease that is held until it is released or lost.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::bounds::check_units;
+use crate::client::{Client, Core, RETRY_AFTER};
+use crate::clock::now;
+use crate::error::{Error, Lost, Reason};
+use crate::release::Outcome;
+use crate::request::{FOREVER, Ref, Request};
+use crate::retry::{Retrying, Strategy};
+use crate::transport::{Beat, Ending, Grant};
+
+/// A guard: dropping it gives the lease back, without waiting for the answer (as failed, if the thread panics).
+#[must_use = "a lease that is dropped is released"]
+pub struct Lease {
+    client: Client,
+    pub(crate) cell: Arc<Cell>,
+}
+
+/// What the renewer knows of a lease, too.
+pub(crate) struct Cell {
+    pub scope: Ref,
+    pub duration: Duration,
+    pub strategy: Option<Strategy>,
+    state: Mutex<State>,
+    over: watch::Sender<bool>,
+    /// A stream renews it.
+    pub is_streaming: bool,
+}
+
+struct State {
+    token: i64,
+    units: u32,
+    slots: Vec<u32>,
+    deadline: Duration,
+    is_final: bool,
+    /// Before the deadline the holder is told.
+    margin: Duration,
+    /// Of the next renewal.
+    next: Duration,
+    /// Why the last renewal failed.
+    trouble: String,
+    lost: Option<Lost>,
+    is_released: bool,
+    /// Being released: renewed no more.
+    ends: bool,
+    /// A release of it.
+    is_sent: bool,
+    /// Its renewal is in flight; ends with that.
+    asked: Option<watch::Receiver<()>>,
+}
+
+impl State {
+    fn take(&mut self, grant: Grant, duration: Duration) {
+        self.margin = duration / 5;
+        self.next = grant.deadline.saturating_sub(duration * 2 / 3);
+        if grant.is_final {
+            // It may be for much less than its duration.
+            let left = grant.deadline.saturating_sub(now());
+            self.margin = self.margin.min(left / 5);
+            self.next = now() + left / 3;
+        }
+        (self.token, self.units, self.slots) = (grant.token, grant.units, grant.slots);
+        (self.deadline, self.is_final) = (grant.deadline, grant.is_final);
+    }
+
+    fn stop(&self) -> Duration {
+        self.deadline.saturating_sub(self.margin)
+    }
+
+    fn is_held(&self) -> bool {
+        self.lost.is_none() && !self.is_released
+    }
+}
+
+impl Cell {
+    fn new(request: &Request, grant: Grant) -> Cell {
+        let mut state = State {
+            token: 0,
+            units: 0,
+            slots: vec![],
+            deadline: Duration::ZERO,
+            is_final: false,
+            margin: Duration::ZERO,
+            next: Duration::ZERO,
+            trouble: String::new(),
+            lost: None,
+            is_released: false,
+            ends: false,
+            is_sent: false,
+            asked: None,
+        };
+        state.take(grant, request.duration);
+        Cell {
+            scope: request.scope.clone(),
+            duration: request.duration,
+            strategy: request.strategy.clone(),
+            state: Mutex::new(state),
+            over: watch::Sender::new(false),
+            is_streaming: request.while_connected,
+        }
+    }
+
+    /// The state, after a look at the clock: the renewer may have slept with the machine.
+    fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().expect("no code panics under this lock");
+        if state.is_held() && now() >= state.stop() {
+            let (reason, message) = if state.is_final {
+                (Reason::MaxHold, format!("the policy of {} ends a lease after max_hold", self.scope.namespace))
+            } else {
+                (Reason::Unreachable, state.trouble.clone())
+            };
+            self.lose_in(&mut state, reason, &message);
+        }
+        state
+    }
+
+    fn lose_in(&self, state: &mut State, reason: Reason, message: &str) {
+        if state.is_held() {
+            let (namespace, key) = (self.scope.namespace.clone(), self.scope.key.clone());
+            state.lost = Some(Lost { namespace, key, reason, message: message.into() });
+            self.over.send_replace(true);
+        }
+    }
+
+    pub fn lose(&self, reason: Reason, message: &str) {
+        self.lose_in(&mut self.state(), reason, message);
+    }
+
+    pub fn set_released(&self) {
+        let mut state = self.state();
+        if state.is_held() {
+            state.is_released = true;
+            self.over.send_replace(true);
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        !self.state().is_held()
+    }
+
+    pub fn stop(&self) -> Duration {
+        self.state().stop()
+    }
+
+    pub fn deadline(&self) -> Duration {
+        self.state().deadline
+    }
+
+    pub fn remaining(&self) -> Duration {
+        let state = self.state();
+        if state.is_held() { state.stop().saturating_sub(now()) } else { Duration::ZERO }
+    }
+
+    pub fn lost(&self) -> Option<Lost> {
+        self.state().lost.clone()
+    }
+
+    /// When to renew; `None`: not now.
+    pub fn next_renewal(&self) -> Option<Duration> {
+        let state = self.state();
+        (!self.is_streaming && state.is_held() && !state.ends && state.asked.is_none()).then_some(state.next)
+    }
+
+    /// Takes in a renewal by a stream, unless a newer one says more.
+    pub fn extend(&self, deadline: Duration, is_final: bool) {
+        let mut state = self.state();
+        if state.is_held() && deadline >= state.deadline {
+            (state.deadline, state.is_final) = (deadline, is_final);
+        }
+    }
+
+    pub fn set_asked(&self, asked: Option<watch::Receiver<()>>) {
+        self.state().asked = asked;
+    }
+
+    /// Takes in the answer to a renewal that was sent at `sent`. One that was read too late saves nothing.
+    pub fn answered(&self, sent: Duration, beat: &Beat) {
+        let mut state = self.state();
+        if !state.is_held() {
+            return;
+        }
+        match beat {
+            Beat::Renewed { remaining, is_final } => {
+                (state.deadline, state.is_final) = (sent + *remaining, *is_final);
+                state.next = sent + self.duration / 3;
+                state.trouble.clear();
+            }
+            Beat::Lost { reason, message } if !state.ends => self.lose_in(&mut state, *reason, message),
+            Beat::Lost { .. } => {}
+            Beat::Failed(message) => {
+                state.trouble = message.clone();
+                state.next = now() + RETRY_AFTER.min(self.duration / 20);
+            }
+        }
+    }
+
+    /// Renewed no more from now on. `Ok(false)`: it was released before, or is being released.
+    pub fn begin_release(&self) -> Result<bool, Error> {
+        let mut state = self.state();
+        if let Some(lost) = &state.lost {
+            return Err(lost.clone().into());
+        }
+        Ok(!std::mem::replace(&mut state.ends, true) && !state.is_released)
+    }
+
+    /// Waits for a renewal that is in flight: none comes after a release.
+    pub async fn await_renewal(&self) {
+        let asked = self.state().asked.clone();
+        if let Some(mut asked) = asked {
+            while asked.changed().await.is_ok() {}
+        }
+    }
+
+    /// Whether a release was sent before, perhaps by another call.
+    pub fn sends(&self) -> bool {
+        std::mem::replace(&mut self.state().is_sent, true)
+    }
+
+    /// Takes in the answer to a release. A repeated one whose first answer was lost is told that the lease has been released.
+    pub fn end_release(&self, answer: Result<(), Error>, is_repeated: bool) -> Result<(), Error> {
+        match answer {
+            Err(Error::Lost(lost)) if !(is_repeated && matches!(lost.reason, Reason::Released | Reason::Failed)) => {
+                self.lose(lost.reason, &lost.message);
+                Err(lost.into())
+            }
+            Err(error) if !matches!(error, Error::Lost(_)) => Err(error),
+            _ => {
+                self.set_released();
+                Ok(())
+            }
+        }
+    }
+
+    pub async fn until_over(&self) {
+        let _ = self.over.subscribe().wait_for(|&over| over).await;
+    }
+}
+
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lease").field("namespace", &self.namespace()).field("key", &self.key()).field("token", &self.token()).finish()
+    }
+}
+
+impl Lease {
+    pub(crate) fn new(client: Client, request: Request, mut grant: Grant) -> Result<Lease, Error> {
+        let holding = grant.holding.take();
+        let cell = Arc::new(Cell::new(&request, grant));
+        client.core().add(&cell)?;
+        if let Some(holding) = holding {
+            let (core, its) = (client.core().clone(), cell.clone());
+            client.core().spawn(async move { core.follow(&its, &request, holding).await })?;
+        }
+        Ok(Lease { client, cell })
+    }
+
+    /// Dotted: payments.invoices.
+    pub fn namespace(&self) -> &str {
+        &self.cell.scope.namespace
+    }
+
+    /// The name inside of the namespace.
+    pub fn key(&self) -> &str {
+        &self.cell.scope.key
+    }
+
+    /// Grows with each grant of the scope: hand it to whatever must refuse a holder that is late. [`Lease::downgrade`] changes it.
+    pub fn token(&self) -> i64 {
+        self.cell.state().token
+    }
+
+    /// What a shared lease takes of the capacity; 0: an exclusive lease has all of it.
+    pub fn units(&self) -> u32 {
+        self.cell.state().units
+    }
+
+    /// Numbers from 1 to the capacity that no other holder of the scope has, as many as there are units, ascending; none for an exclusive
+    /// lease, and where there is no capacity.
+    pub fn slots(&self) -> Vec<u32> {
+        self.cell.state().slots.clone()
+    }
+
+    /// How long work under the lease may still take, if it is not renewed again: until a fifth of the duration before the deadline. A
+    /// call's own limit is this: `request.set_timeout(lease.remaining())`.
+    pub fn remaining(&self) -> Duration {
+        self.cell.remaining()
+    }
+
+    /// When the database ends the lease, if it is not renewed again; the holder is told earlier, see [`Lease::remaining`].
+    pub fn deadline(&self) -> std::time::Instant {
+        std::time::Instant::now() + self.cell.deadline().saturating_sub(now())
+    }
+
+    /// `None` while the lease is held, and after it was released.
+    pub fn is_lost(&self) -> Option<Lost> {
+        self.cell.lost()
+    }
+
+    /// Ends when the lease is lost; never after it was released.
+    pub async fn lost(&self) -> Lost {
+        self.cell.until_over().await;
+        match self.cell.lost() {
+            Some(lost) => lost,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Runs work until it ends or the lease is lost: then the work's future is dropped.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        let mut work = std::pin::pin!(work);
+        let mut lost = std::pin::pin!(self.lost());
+        std::future::poll_fn(|context| {
+            if let Some(lost) = self.is_lost() {
+                return std::task::Poll::Ready(Err(lost));
+            }
+            if let std::task::Poll::Ready(lost) = lost.as_mut().poll(context) {
+                return std::task::Poll::Ready(Err(lost));
+            }
+            work.as_mut().poll(context).map(Ok)
+        })
+        .await
+    }
+
+    /// Gives the lease back. It repeats the request until it is answered or the deadline has passed; `Ok` says that the lease was still held.
+    /// Work under the lease must have stopped before. A lease whose release failed is not renewed any more.
+    pub async fn release(&self) -> Result<(), Error> {
+        self.release_with(Outcome::success()).await
+    }
+
+    /// [`Lease::release`] with the outcome of the work.
+    pub async fn release_with(&self, outcome: Outcome) -> Result<(), Error> {
+        self.cell.begin_release()?;
+        if self.cell.is_over() {
+            return Ok(());
+        }
+        let (core, cell) = (self.client.core().clone(), self.cell.clone());
+        self.client.run(async move { core.release(&cell, outcome).await }).await
+    }
+
+    /// Gives the lease back without waiting for anything: from the call on it is neither held nor renewed. The client sends what is given
+    /// back in the background, all that there is in one request. A release that fails is repeated until the lease's deadline, and at the
+    /// client's end for at most the flush time-out; then the lease is left to expire, and the log gets a line. An acquire of the same scope by
+    /// the same client follows it.
+    pub fn try_release(&self, outcome: Outcome) -> Result<(), Error> {
+        if !self.cell.begin_release()? || self.cell.is_over() {
+            return Err(Error::Released);
+        }
+        self.cell.set_released();
+        self.client.core().release_later(&self.cell, outcome);
+        Ok(())
+    }
+
+    /// Makes an exclusive lease shared, with so many units, in one step: shared requests that wait behind it are let in, and no exclusive
+    /// one comes between. With a shared lease it gives units back. The lease goes on under another token. It repeats the request until it is
+    /// answered, or the lease is lost; it may be called again.
+    pub async fn downgrade(&self, units: u32) -> Result<(), Error> {
+        check_units(units)?;
+        if self.cell.is_streaming {
+            let bound = "must be a lease without a stream: one that is held while connected cannot be downgraded";
+            return Err(Error::out_of_bounds("mode", "mode", bound.into()));
+        }
+        let (core, cell) = (self.client.core().clone(), self.cell.clone());
+        self.client.run(async move { core.downgrade(&cell, units).await }).await
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let outcome = if std::thread::panicking() { Outcome::failure("the work panicked") } else { Outcome::success() };
+        let _ = self.try_release(outcome);
+    }
+}
+
+impl Core {
+    async fn release(&self, cell: &Arc<Cell>, outcome: Outcome) -> Result<(), Error> {
+        cell.await_renewal().await;
+        let mut retrying = Retrying::new(self, "Release", &cell.scope, &cell.strategy);
+        loop {
+            let is_repeated = cell.sends();
+            let item = Ending { scope: cell.scope.clone(), outcome: outcome.clone() };
+            let answer = self.transport.release(&[item], self.settings.patience).await.remove(0);
+            if let Err(error) = &answer {
+                let left = cell.remaining();
+                if error.is_unavailable() && !left.is_zero() && retrying.again(error, left).await {
+                    continue;
+                }
+            }
+            let result = cell.end_release(answer, is_repeated);
+            self.look();
+            return result;
+        }
+    }
+
+    async fn downgrade(&self, cell: &Arc<Cell>, units: u32) -> Result<(), Error> {
+        let mut retrying = Retrying::new(self, "Downgrade", &cell.scope, &cell.strategy);
+        let patience = self.settings.patience.min((cell.duration / 6).max(Duration::from_millis(500)));
+        loop {
+            {
+                let state = cell.state();
+                if let Some(lost) = &state.lost {
+                    return Err(lost.clone().into());
+                }
+                if state.is_released || state.ends {
+                    return Err(Error::Released);
+                }
+            }
+            match self.transport.downgrade(&cell.scope, units, patience).await {
+                Ok(grant) => {
+                    let mut state = cell.state();
+                    if let Some(lost) = &state.lost {
+                        return Err(lost.clone().into());
+                    }
+                    state.take(grant, cell.duration);
+                    return Ok(());
+                }
+                Err(Error::Lost(lost)) => {
+                    cell.lose(lost.reason, &lost.message);
+                    return Err(lost.into());
+                }
+                Err(error) if !error.is_unavailable() => return Err(error),
+                Err(error) => {
+                    if !retrying.again(&error, cell.remaining().min(FOREVER)).await {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_debug_implementations)]
+
+pub mod blocking;
+mod bounds;
+mod client;
+mod clock;
+mod declared;
+mod error;
+mod hold;
+mod lease;
+mod release;
+mod request;
+mod retry;
+mod rpc;
+mod transport;
+#[allow(clippy::all, missing_debug_implementations)]
+mod v1 {
+    include!("proto/leasehold.v1.rs");
+}
+#[allow(clippy::all, dead_code, missing_debug_implementations)]
+mod google_rpc {
+    include!("proto/google.rpc.rs");
+}
+
+pub use client::Client;
+pub use declared::Declared;
+pub use error::{Error, Held, InvalidArgument, Lost, Reason, RetryReason, Unavailable, scope_name};
+pub use lease::Lease;
+pub use release::Outcome;
+pub use request::{FOREVER, LeaseBuilder};
+pub use retry::{Retry, RetryStep, Strategy, best_effort, controlled_backoff, fail_fast};
+pub use rpc::Builder;
+#[cfg(feature = "tls")]
+pub use tonic::transport::{Certificate, ClientTlsConfig, Identity};

@@ -1,0 +1,229 @@
+//! One acquisition, and its options.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bounds::{check_key, check_labels, check_namespace, check_owner, check_units};
+use crate::client::Client;
+use crate::error::{Error, Reason};
+use crate::lease::Lease;
+use crate::release::Outcome;
+use crate::retry::Strategy;
+
+/// Waits until the lease is granted, or the future is dropped: `.wait(FOREVER)`.
+pub const FOREVER: Duration = Duration::MAX;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Names a lease for its holder.
+#[derive(Clone, Debug)]
+pub(crate) struct Ref {
+    pub namespace: String,
+    pub key: String,
+    pub lease_key: String,
+}
+
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub scope: Ref,
+    pub owner: String,
+    pub duration: Duration,
+    pub wait: Duration,
+    pub while_alive: bool,
+    pub at_least: Option<Duration>,
+    /// 0: exclusive
+    pub units: u32,
+    pub labels: BTreeMap<String, String>,
+    pub strategy: Option<Strategy>,
+    is_shared: bool,
+    pub while_connected: bool,
+}
+
+/// A lease that is to be acquired: [`Client::lease`] makes it, `acquire` or `run` uses it.
+#[derive(Clone)]
+#[must_use = "a lease is acquired by acquire() or run()"]
+pub struct LeaseBuilder {
+    client: Client,
+    request: Request,
+}
+
+fn default_owner() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
+    format!("{} pid {}", host.as_deref().map_or("localhost", str::trim), std::process::id())
+}
+
+impl LeaseBuilder {
+    pub(crate) fn new(client: Client, namespace: &str, key: &str) -> LeaseBuilder {
+        let scope = Ref { namespace: namespace.into(), key: key.into(), lease_key: String::new() };
+        let request = Request {
+            scope,
+            owner: default_owner(),
+            duration: Duration::from_secs(30),
+            wait: Duration::ZERO,
+            while_alive: false,
+            at_least: None,
+            units: 0,
+            labels: BTreeMap::new(),
+            strategy: None,
+            is_shared: false,
+            while_connected: false,
+        };
+        LeaseBuilder { client, request }
+    }
+
+    pub(crate) fn with_key(mut self, key: &str) -> Self {
+        self.request.scope.key = key.into();
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.request.check()
+    }
+
+    /// How long the lease lives without a renewal; 30 s by default. It is renewed at a third of it.
+    pub fn duration(mut self, duration: Duration) -> Self {
+        self.request.duration = duration;
+        self
+    }
+
+    /// How long to queue for a lease that is held; 0, the default, does not wait.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.request.wait = wait;
+        self
+    }
+
+    /// Waits as long as the holder is alive; then the time of `wait` begins to count.
+    pub fn wait_while_alive(mut self) -> Self {
+        self.request.while_alive = true;
+        self
+    }
+
+    /// Who holds the lease, for people; host and pid by default. At most 255 bytes.
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.request.owner = owner.into();
+        self
+    }
+
+    /// A label is shown with the lease; at most 16.
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.request.labels.insert(name.into(), value.into());
+        self
+    }
+
+    /// Nobody else gets the lease until this long after its grant, even if it is released or lost sooner, so that hosts whose clocks differ do
+    /// not all run the same job. At most a day; without it the policy of the namespace counts.
+    pub fn at_least(mut self, time: Duration) -> Self {
+        self.request.at_least = Some(time);
+        self
+    }
+
+    /// Leaves room for other shared leases: this one takes so many units, 1 to 1,000,000, of the capacity that the policy of the namespace
+    /// sets. Without a capacity any number of them hold the scope together.
+    pub fn shared(mut self, units: u32) -> Self {
+        self.request.units = units;
+        self.request.is_shared = true;
+        self
+    }
+
+    /// Decides about the retries of this acquisition, and of what is done with its lease, in place of the client's strategy.
+    pub fn retries(mut self, strategy: Strategy) -> Self {
+        self.request.strategy = Some(strategy);
+        self
+    }
+
+    /// Acquires the lease. A future that is dropped leaves nothing behind: neither a place in the queue nor a lease.
+    pub async fn acquire(self) -> Result<Lease, Error> {
+        self.request.check()?;
+        self.client.acquire(self.request).await
+    }
+
+    /// Has the daemon release the lease, as failed, as soon as the connection breaks: when this process dies, the next holder does not wait for
+    /// the deadline. [`LeaseBuilder::lead`] does this by itself.
+    pub fn while_connected(mut self) -> Self {
+        self.request.while_connected = true;
+        self
+    }
+
+    /// Runs work under the lease: acquires it, and releases it with the work's outcome. When the lease is lost, the work's future is dropped at
+    /// its next await, and the error is [`Error::Lost`]; a loss that only the release finds is told too.
+    pub async fn run<T, E, F, W>(self, work: W) -> Result<T, E>
+    where
+        W: FnOnce(Arc<Lease>) -> F,
+        F: Future<Output = Result<T, E>>,
+        E: From<Error> + std::fmt::Display,
+    {
+        self.run_once(work).await?
+    }
+
+    /// Leader election: stands until it is elected, runs the work, and stands again when leadership was lost meanwhile. It returns what the work
+    /// returned when that gave leadership up. A leader that dies is followed at once, one that is stopped or cut off after its `duration`.
+    pub async fn lead<T, E, F, W>(self, mut work: W) -> Result<T, E>
+    where
+        W: FnMut(Arc<Lease>) -> F,
+        F: Future<Output = Result<T, E>>,
+        E: From<Error> + std::fmt::Display,
+    {
+        let mut candidate = self.while_connected().wait(FOREVER);
+        candidate.request.while_alive = false;
+        loop {
+            match candidate.clone().run_once(&mut work).await {
+                Err(Error::Lost(lost)) if lost.reason != Reason::Closed => continue,
+                ended => return ended?,
+            }
+        }
+    }
+
+    /// The outer error is of the lease.
+    async fn run_once<T, E, F, W>(self, work: W) -> Result<Result<T, E>, Error>
+    where
+        W: FnOnce(Arc<Lease>) -> F,
+        F: Future<Output = Result<T, E>>,
+        E: std::fmt::Display,
+    {
+        let lease = Arc::new(self.acquire().await?);
+        let result = lease.run(work(lease.clone())).await?;
+        let outcome = match &result {
+            Ok(_) => Outcome::success(),
+            Err(error) => Outcome::failure(error),
+        };
+        match (lease.release_with(outcome).await, result) {
+            (Err(Error::Lost(mut lost)), Err(error)) => {
+                lost.message = format!("{}{}the work ended with: {error}", lost.message, if lost.message.is_empty() { "" } else { "; " });
+                Err(Error::Lost(lost))
+            }
+            (Err(error), Ok(_)) => Err(error),
+            (_, result) => Ok(result),
+        }
+    }
+}
+
+impl std::fmt::Debug for LeaseBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("LeaseBuilder").field(&self.request.scope).finish()
+    }
+}
+
+impl Request {
+    /// Looks at what can be seen here. The rest is for the server.
+    pub fn check(&self) -> Result<(), Error> {
+        check_namespace(&self.scope.namespace)?;
+        check_key(&self.scope.key)?;
+        check_owner(&self.owner)?;
+        check_labels(self.labels.iter())?;
+        if self.duration.is_zero() || self.duration > 365 * DAY {
+            return Err(Error::wrong("duration", "more than 0, at most 365 days", self.duration));
+        }
+        if self.wait > 100 * 365 * DAY && self.wait != FOREVER {
+            return Err(Error::wrong("wait", "0 to 100 years, or FOREVER", self.wait));
+        }
+        if self.while_alive && self.wait == FOREVER {
+            return Err(Error::wrong("wait", "less than FOREVER with wait_while_alive", self.wait));
+        }
+        if let Some(time) = self.at_least.filter(|&time| time > DAY) {
+            return Err(Error::wrong("at_least", "0 to a day", time));
+        }
+        if self.is_shared { check_units(self.units) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,507 @@
+//! Daemons, over gRPC. Each address has a connection of its own: a call that is not answered in time, or fails, makes the next call use the
+//! next address. Each call is one try; an error that is `Unavailable` says that another may succeed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use prost::Message;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+use crate::client::{Client, Settings};
+use crate::clock::now;
+use crate::error::{Error, Held, InvalidArgument, Lost, Reason, RetryReason, Unavailable};
+use crate::google_rpc;
+use crate::hold::{Holding, Said};
+use crate::release::Outcome;
+use crate::request::{FOREVER, Ref, Request};
+use crate::retry::{RetryStep, Strategy};
+use crate::transport::{Beat, Ending, Grant};
+use crate::v1::lease_service_client::LeaseServiceClient;
+use crate::v1::{self, acquire_event, hold_event, release_item};
+
+/// The server says `queued` at least every 5 s: one that is silent for three times as long hangs.
+pub(crate) const SILENCE: Duration = Duration::from_secs(15);
+
+type Stub = LeaseServiceClient<InterceptedService<Channel, Bearer>>;
+
+pub(crate) struct Rpc {
+    servers: Vec<Stub>,
+    current: AtomicUsize,
+    patience: Duration,
+}
+
+/// Options of a client; [`Client::builder`] makes it.
+#[derive(Default)]
+pub struct Builder {
+    settings: Settings,
+    token_file: Option<PathBuf>,
+    #[cfg(feature = "tls")]
+    tls: Option<tonic::transport::ClientTlsConfig>,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("token_file", &self.token_file).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client of one or more daemons: `host:port` or `unix:PATH`, or several separated by commas. An empty target is `LEASEHOLD_SERVER` of
+    /// the environment, or 127.0.0.1:7420. It does not wait for a connection.
+    pub fn connect(target: &str) -> Result<Client, Error> {
+        Client::builder().connect(target)
+    }
+
+    /// For a client with options.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
+impl Builder {
+    /// How long one server may stay silent before the next address is tried, and how long an acquire goes on without any server, after its wait
+    /// has passed; 5 s by default. Renewals have less: a sixth of the duration.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.settings.patience = patience;
+        self
+    }
+
+    /// How long [`Client::close`] sends what dropped leases left; 5 s by default. What is not sent by then ends by its deadline.
+    pub fn flush_timeout(mut self, time: Duration) -> Self {
+        self.settings.flush = time;
+        self
+    }
+
+    /// Sends the bearer token in this file with each call. The file is read each time, so that it can be replaced. A token is sent over TLS,
+    /// unix sockets and loopback only: another address is refused.
+    pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.token_file = Some(path.into());
+        self
+    }
+
+    /// Encrypts the connections to daemons.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, config: tonic::transport::ClientTlsConfig) -> Self {
+        self.tls = Some(config);
+        self
+    }
+
+    /// Decides about the retries of the client. Without one it retries what is unavailable after 100 ms.
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.settings.strategy = Some(strategy);
+        self
+    }
+
+    /// Gets each retry and each refusal.
+    pub fn retry_log(mut self, log: impl Fn(&RetryStep) + Send + Sync + 'static) -> Self {
+        self.settings.retry_log = Some(Arc::new(log));
+        self
+    }
+
+    /// Gets the few sentences for the operator, which otherwise go to stderr.
+    pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.settings.log = Arc::new(log);
+        self
+    }
+
+    /// The name of the client's thread; "leasehold" by default.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.thread_name = name.into();
+        self
+    }
+
+    /// [`Client::connect`] with these options.
+    pub fn connect(self, target: &str) -> Result<Client, Error> {
+        let named = std::env::var("LEASEHOLD_SERVER").unwrap_or_default();
+        let target = [target, &named, "127.0.0.1:7420"].into_iter().find(|each| !each.is_empty()).unwrap_or_default().to_string();
+        let addresses: Vec<String> = target.trim_start_matches("ipv4:").split(',').map(|each| each.trim().to_string()).collect();
+        Client::start(self.settings, |settings| {
+            let bearer = Bearer(self.token_file.clone());
+            #[cfg(feature = "tls")]
+            let tls = self.tls.as_ref();
+            #[cfg(not(feature = "tls"))]
+            let tls: Option<&()> = None;
+            let mut servers = vec![];
+            for address in &addresses {
+                let refuse = |bound: &str, why: String| {
+                    Error::InvalidArgument(InvalidArgument {
+                        field: "target".into(),
+                        bound: bound.into(),
+                        message: format!("target {address:?}: {why}"),
+                    })
+                };
+                if self.token_file.is_some() && tls.is_none() && !may_be_sent_to(address) {
+                    let why = "a token is sent over TLS, unix sockets and loopback only: add TLS";
+                    return Err(refuse("unix:PATH or loopback, without TLS", why.into()));
+                }
+                let scheme = if tls.is_some() { "https://" } else { "http://" };
+                let uri = if address.starts_with("unix:") { address.clone() } else { format!("{scheme}{address}") };
+                let wrong = |error: tonic::transport::Error| refuse("host:port or unix:PATH", words_of(&error));
+                let endpoint = Endpoint::from_shared(uri).map_err(wrong)?;
+                let endpoint = endpoint.connect_timeout(settings.patience).http2_keep_alive_interval(SILENCE).keep_alive_timeout(settings.patience);
+                #[cfg(feature = "tls")]
+                let endpoint = match tls {
+                    Some(config) => endpoint.tls_config(config.clone()).map_err(wrong)?,
+                    None => endpoint,
+                };
+                servers.push(LeaseServiceClient::with_interceptor(endpoint.connect_lazy(), bearer.clone()));
+            }
+            Ok(Rpc { servers, current: AtomicUsize::new(0), patience: settings.patience })
+        })
+    }
+}
+
+/// The bearer token of each call.
+#[derive(Clone)]
+struct Bearer(Option<PathBuf>);
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
+        let Some(path) = &self.0 else { return Ok(request) };
+        let trouble = |why: String| Status::unavailable(format!("{}: {why}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| trouble(error.to_string()))?;
+        if text.trim().is_empty() {
+            return Err(trouble("is empty".into())); // it is being written
+        }
+        let value = format!("Bearer {}", text.trim()).parse().map_err(|_| trouble("has bytes that no token has".into()))?;
+        request.metadata_mut().insert("authorization", value);
+        Ok(request)
+    }
+}
+
+/// Whether nobody else can read what is sent to an address without TLS. A name that only begins like a loopback address is another host's.
+fn may_be_sent_to(address: &str) -> bool {
+    if address.starts_with("unix:") {
+        return true;
+    }
+    let mut host = address;
+    if let Some((name, port)) = address.rsplit_once(':').filter(|_| !address.ends_with(']')) {
+        if port.parse::<u16>().is_err() {
+            return false;
+        }
+        host = name;
+    }
+    host == "[::1]" || host.eq_ignore_ascii_case("localhost") || host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The words of an error and of what caused it.
+fn words_of(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !words.contains(&more) {
+            words = format!("{words}: {more}");
+        }
+        source = error.source();
+    }
+    words
+}
+
+impl Rpc {
+    fn pick(&self) -> (usize, Stub) {
+        let at = self.current.load(Ordering::Relaxed);
+        (at, self.servers[at].clone())
+    }
+
+    /// Makes an error of this crate, and leaves a server that could not be reached.
+    fn failed(&self, at: usize, scope: &Ref, status: &Status) -> Error {
+        self.left(at, from_status(scope, status))
+    }
+
+    fn left(&self, at: usize, error: Error) -> Error {
+        if error.is_unavailable() {
+            self.leave(at);
+        }
+        error
+    }
+
+    /// Makes the next address the current one, unless another call did so already.
+    pub fn leave(&self, at: usize) {
+        let next = (at + 1) % self.servers.len();
+        let _ = self.current.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn silent(&self, at: usize) -> Error {
+        self.left(at, Error::unavailable(RetryReason::SocketClosedWhileInFlight, "the server was silent for too long"))
+    }
+
+    /// One call that is answered at once.
+    async fn call<T>(
+        &self,
+        at: usize,
+        scope: &Ref,
+        patience: Duration,
+        call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+    ) -> Result<T, Error> {
+        match tokio::time::timeout(patience, call).await {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) => Err(self.failed(at, scope, &status)),
+            Err(_) => Err(self.silent(at)),
+        }
+    }
+
+    /// Waits for at most `wait`. When it fails, it may have been granted all the same.
+    pub async fn acquire(&self, request: &Request, wait: Duration) -> Result<Grant, Error> {
+        let (at, mut stub) = self.pick();
+        let sent = now();
+        if request.while_connected {
+            let (said, alive) = Said::new(message(request, wait), request.duration);
+            let mut stream = self.call(at, &request.scope, self.patience, stub.hold(said)).await?;
+            let mut limit = self.patience.saturating_sub(now() - sent);
+            loop {
+                let event = self.event(at, &request.scope, limit, &mut stream).await?;
+                if let Some(hold_event::Event::Granted(lease)) = event.event {
+                    let holding = Some(Holding::new(at, stream, alive));
+                    return Ok(Grant { holding, ..grant_of(&lease, sent + duration_of(event.waited)) });
+                }
+                limit = SILENCE;
+            }
+        }
+        let mut stream = self.call(at, &request.scope, self.patience, stub.acquire_stream(message(request, wait))).await?;
+        let mut limit = self.patience.saturating_sub(now() - sent);
+        loop {
+            let event = self.event(at, &request.scope, limit, &mut stream).await?;
+            if let Some(acquire_event::Event::Granted(lease)) = event.event {
+                let grant = grant_of(&lease, sent + duration_of(event.waited));
+                // The end; a reset in its place could take the grant back.
+                let _ = tokio::time::timeout(Duration::from_millis(100), stream.message()).await;
+                return Ok(grant);
+            }
+            limit = SILENCE;
+        }
+    }
+
+    /// The next event of a stream.
+    async fn event<T>(&self, at: usize, scope: &Ref, limit: Duration, stream: &mut tonic::Streaming<T>) -> Result<T, Error> {
+        match tokio::time::timeout(limit, stream.message()).await {
+            Ok(Ok(Some(event))) => Ok(event),
+            Ok(Ok(None)) => Err(self.left(at, Error::unavailable(RetryReason::Unknown, "the server ended the call without an answer"))),
+            Ok(Err(status)) => Err(self.failed(at, scope, &status)),
+            Err(_) => Err(self.silent(at)),
+        }
+    }
+
+    /// One answer for each.
+    pub async fn heartbeat(&self, refs: &[(Ref, Duration)], patience: Duration) -> Result<Vec<Beat>, Error> {
+        let (at, mut stub) = self.pick();
+        let leases = refs.iter().map(|(scope, _)| lease_ref(scope)).collect();
+        let answer = self.call(at, &refs[0].0, patience, stub.heartbeat(v1::HeartbeatRequest { leases })).await?;
+        if answer.results.len() != refs.len() {
+            let trouble = format!("{} answers to {} renewals", answer.results.len(), refs.len());
+            return Err(Error::unavailable(RetryReason::Unknown, trouble));
+        }
+        let beat = |result: v1::HeartbeatResult| match result.outcome() {
+            v1::Outcome::Ok => Beat::Renewed { remaining: duration_of(result.remaining), is_final: result.deadline_is_final },
+            v1::Outcome::Lost => Beat::Lost { reason: reason_of(result.end_reason()), message: result.message },
+            _ => Beat::Failed(result.message),
+        };
+        Ok(answer.results.into_iter().map(beat).collect())
+    }
+
+    /// May be repeated: the answer is the same.
+    pub async fn downgrade(&self, scope: &Ref, units: u32, patience: Duration) -> Result<Grant, Error> {
+        let (at, mut stub) = self.pick();
+        let sent = now();
+        let request = v1::DowngradeRequest { lease: Some(lease_ref(scope)), units: units as i32 };
+        let answer = self.call(at, scope, patience, stub.downgrade(request)).await?;
+        Ok(grant_of(&answer.lease.unwrap_or_default(), sent + duration_of(answer.waited)))
+    }
+
+    /// One answer for each.
+    pub async fn release(&self, items: &[Ending], patience: Duration) -> Vec<Result<(), Error>> {
+        let (at, mut stub) = self.pick();
+        let messages = items.iter().map(|item| v1::ReleaseItem {
+            lease: Some(lease_ref(&item.scope)),
+            result: Some(match item.outcome.is_failed {
+                true => release_item::Result::Failure(item.outcome.value.clone()),
+                false => release_item::Result::Success(item.outcome.value.clone()),
+            }),
+        });
+        let request = v1::ReleaseRequest { items: messages.collect() };
+        let answer = self.call(at, &items[0].scope, patience, stub.release(request)).await;
+        match answer {
+            Err(error) => vec![Err(error); items.len()],
+            Ok(answer) if answer.results.len() != items.len() => {
+                let trouble = format!("{} answers to {} releases", answer.results.len(), items.len());
+                vec![Err(Error::unavailable(RetryReason::Unknown, trouble)); items.len()]
+            }
+            Ok(answer) => items.iter().zip(answer.results).map(|(item, result)| released(&item.scope, result)).collect(),
+        }
+    }
+
+    /// Ends what an acquire may have left: a place in the queue, or a grant.
+    pub async fn give_up(&self, scope: &Ref, outcome: Outcome, patience: Duration) -> Result<(), Error> {
+        self.release(&[Ending { scope: scope.clone(), outcome }], patience).await.remove(0)
+    }
+}
+
+fn released(scope: &Ref, result: v1::ReleaseResult) -> Result<(), Error> {
+    let (namespace, key) = (scope.namespace.clone(), scope.key.clone());
+    let denied = |reason: &str, message| Err(Error::Denied { reason: reason.into(), message });
+    match result.outcome() {
+        v1::Outcome::Ok => Ok(()),
+        v1::Outcome::Lost => Err(Error::Lost(Lost { namespace, key, reason: reason_of(result.end_reason()), message: result.message })),
+        v1::Outcome::Denied => denied("ACCESS_DENIED", result.message),
+        v1::Outcome::Rejected => denied("HOOK_REJECTED", result.message),
+        v1::Outcome::Invalid => {
+            Err(Error::InvalidArgument(InvalidArgument { field: "result".into(), bound: String::new(), message: result.message }))
+        }
+        _ => Err(Error::unavailable(RetryReason::OutcomeRetry, result.message)),
+    }
+}
+
+fn scope_of(scope: &Ref) -> v1::Scope {
+    v1::Scope { namespace: scope.namespace.split('.').map(String::from).collect(), key: scope.key.clone() }
+}
+
+fn lease_ref(scope: &Ref) -> v1::LeaseRef {
+    v1::LeaseRef { scope: Some(scope_of(scope)), lease_key: scope.lease_key.clone() }
+}
+
+fn proto(duration: Duration) -> Option<prost_types::Duration> {
+    Some(prost_types::Duration { seconds: duration.as_secs() as i64, nanos: duration.subsec_nanos() as i32 })
+}
+
+pub(crate) fn duration_of(duration: Option<prost_types::Duration>) -> Duration {
+    duration.and_then(|duration| duration.try_into().ok()).unwrap_or_default()
+}
+
+fn message(request: &Request, wait: Duration) -> v1::AcquireRequest {
+    let waits_for_holder = request.while_alive && !wait.is_zero();
+    let wait = if waits_for_holder { request.wait } else { wait };
+    v1::AcquireRequest {
+        scope: Some(scope_of(&request.scope)),
+        duration: proto(request.duration),
+        wait: if wait == FOREVER { None } else { proto(wait) },
+        wait_forever: wait == FOREVER,
+        owner: request.owner.clone(),
+        lease_key: request.scope.lease_key.clone(),
+        labels: request.labels.clone().into_iter().collect(),
+        wait_while_alive: waits_for_holder,
+        mode: if request.units > 0 { v1::Mode::Shared } else { v1::Mode::Unspecified } as i32,
+        units: request.units as i32,
+        at_least: request.at_least.and_then(proto),
+    }
+}
+
+fn grant_of(lease: &v1::Lease, since: Duration) -> Grant {
+    Grant {
+        token: lease.token,
+        deadline: since + duration_of(lease.remaining),
+        is_final: lease.deadline_is_final,
+        units: lease.units as u32,
+        slots: lease.slots.iter().map(|&slot| slot as u32).collect(),
+        holding: None,
+    }
+}
+
+pub(crate) fn reason_of(reason: v1::EndReason) -> Reason {
+    match reason {
+        v1::EndReason::Released => Reason::Released,
+        v1::EndReason::Failed => Reason::Failed,
+        v1::EndReason::Expired => Reason::Expired,
+        v1::EndReason::Forced => Reason::Forced,
+        v1::EndReason::MaxHold => Reason::MaxHold,
+        _ => Reason::Unknown,
+    }
+}
+
+/// Nanoseconds since 1970.
+fn nanos(at: &Option<prost_types::Timestamp>) -> i128 {
+    at.as_ref().map_or(0, |at| at.seconds as i128 * 1_000_000_000 + at.nanos as i128)
+}
+
+fn since(now: i128, at: &Option<prost_types::Timestamp>) -> Duration {
+    Duration::from_nanos((now - nanos(at)).clamp(0, u64::MAX as i128) as u64)
+}
+
+fn take_contention(held: &mut Held, contention: &v1::Contention) {
+    held.holder_count = contention.holder_count as u32;
+    held.ahead = contention.waiters_ahead as u32;
+    held.units_free = contention.units_free.map(|units| units as u32);
+    if let Some(holder) = &contention.holder {
+        let now = nanos(&holder.deadline) - duration_of(holder.remaining).as_nanos() as i128; // of the database
+        held.holder = holder.owner.clone();
+        held.alive = matches!(contention.liveness(), v1::Liveness::Alive | v1::Liveness::Overdue);
+        held.silent = since(now, &holder.heartbeat_at);
+        held.held_for = since(now, &holder.acquired_at);
+    }
+}
+
+/// Makes an error of this crate from one of gRPC's, by the reason in its details.
+fn from_status(scope: &Ref, status: &Status) -> Error {
+    let message = status.message().to_string();
+    let mut held = Held { namespace: scope.namespace.clone(), key: scope.key.clone(), message: message.clone(), ..Held::default() };
+    let mut info = google_rpc::ErrorInfo::default();
+    let mut retry_after = None;
+    let details = google_rpc::Status::decode(status.details()).unwrap_or_default().details;
+    for detail in &details {
+        match detail.type_url.rsplit('/').next() {
+            Some("google.rpc.ErrorInfo") => info = Message::decode(&*detail.value).unwrap_or_default(),
+            Some("google.rpc.RetryInfo") => {
+                let retry: google_rpc::RetryInfo = Message::decode(&*detail.value).unwrap_or_default();
+                retry_after = Some(duration_of(retry.retry_delay));
+            }
+            Some("leasehold.v1.Contention") => take_contention(&mut held, &Message::decode(&*detail.value).unwrap_or_default()),
+            _ => {}
+        }
+    }
+    let of = |name: &str| info.metadata.get(name).cloned().unwrap_or_default();
+    let reason = match info.reason.as_str() {
+        "LEASE_HELD" | "SCOPE_BUSY" | "WAIT_TIMEOUT" => {
+            held.retry = match info.reason.as_str() {
+                "LEASE_HELD" => Some(RetryReason::LeaseHeld),
+                "SCOPE_BUSY" => Some(RetryReason::ScopeBusy),
+                _ => None,
+            };
+            return Error::Held(Box::new(held));
+        }
+        "NOT_HELD" => {
+            let (namespace, key) = (scope.namespace.clone(), scope.key.clone());
+            return Error::Lost(Lost { namespace, key, reason: Reason::Unknown, message });
+        }
+        "INVALID_ARGUMENT" | "MESSAGE_TOO_LARGE" => {
+            return Error::InvalidArgument(InvalidArgument { field: of("field"), bound: of("limit"), message });
+        }
+        reason @ ("NAMESPACE_FROZEN" | "HOOK_REJECTED" | "LEASE_ENDED" | "QUOTA_EXCEEDED" | "UNAUTHENTICATED" | "ACCESS_DENIED") => {
+            return Error::Denied { reason: reason.into(), message };
+        }
+        "BLOCKING_TIMEOUT" => RetryReason::BlockingTimeout,
+        "SHUTTING_DOWN" => RetryReason::ShuttingDown,
+        "DATABASE_UNAVAILABLE" => RetryReason::DatabaseUnavailable,
+        "OVERLOADED" => RetryReason::Overloaded,
+        _ if retry_after.is_some() => RetryReason::RetryInfo,
+        _ => match status.code() {
+            Code::Unauthenticated | Code::PermissionDenied | Code::Unimplemented | Code::FailedPrecondition => {
+                return Error::Denied { reason: format!("{:?}", status.code()), message };
+            }
+            code => evidence(status).unwrap_or(match code {
+                Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => RetryReason::SocketClosedWhileInFlight,
+                _ => RetryReason::Unknown,
+            }),
+        },
+    };
+    Error::Unavailable(Unavailable { message: words_of(status), reason, retry_after })
+}
+
+/// How far a call had come whose end the server did not say.
+fn evidence(status: &Status) -> Option<RetryReason> {
+    let mut reason = None;
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        if error.is::<tonic::ConnectError>() || error.downcast_ref().is_some_and(hyper::Error::is_canceled) {
+            return Some(RetryReason::SocketNotAvailable); // hyper cancels what it has not sent
+        }
+        if error.is::<tonic::transport::Error>() {
+            reason = Some(RetryReason::SocketClosedWhileInFlight);
+        }
+        source = error.source();
+    }
+    reason
+}

@@ -1,0 +1,240 @@
+//! What the cases ask of tests/clients/control.py, and of processes of their own.
+
+use std::future::Future;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use leasehold::{Builder, Client, Lease, LeaseBuilder};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+pub const MINUTE: Duration = Duration::from_secs(60);
+
+pub fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// Calls the control by HTTP.
+pub fn ask(what: &str, with: Value) -> Value {
+    let url = std::env::var("LEASEHOLD_CONTROL").expect("started by tests/clients/rust/run");
+    let host = url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(host).expect("the control");
+    let body = with.to_string();
+    write!(stream, "POST /{what} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).expect("to ask");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+    assert!(head.contains(" 200 "), "{what} {with}: {body}");
+    serde_json::from_str(body).expect("JSON")
+}
+
+/// A bound, not a measurement.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + MINUTE;
+    while !condition() {
+        assert!(Instant::now() < end, "{what} did not come true within a minute");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub async fn within_a_minute<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(MINUTE, future).await.unwrap_or_else(|_| panic!("{what} did not come within a minute"))
+}
+
+/// One transport, and the scope of one case.
+#[derive(Clone)]
+pub struct Site {
+    pub on: String,
+    pub key: String,
+    pub target: String,
+}
+
+pub type Later = JoinHandle<Result<Lease, leasehold::Error>>;
+
+impl Site {
+    pub fn new(on: &str, case: &str) -> Site {
+        let all = ask("site", json!({}));
+        Site { on: on.into(), key: format!("rust {case}"), target: all["grpc"].as_str().expect("a target").into() }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(&self.target).expect("a client")
+    }
+
+    pub fn client_at(&self, target: &str) -> Client {
+        self.made(Client::builder(), target)
+    }
+
+    pub fn made(&self, builder: Builder, target: &str) -> Client {
+        builder.connect(target).expect("a client")
+    }
+
+    pub fn lease(&self, client: &Client) -> LeaseBuilder {
+        client.lease("cases", &self.key)
+    }
+
+    pub async fn acquire(&self, client: &Client) -> Lease {
+        self.lease(client).acquire().await.expect("the lease")
+    }
+
+    pub fn psql(&self, sql: &str) -> String {
+        ask("psql", json!({"on": self.on, "sql": sql})).as_str().expect("text").into()
+    }
+
+    pub fn row(&self, columns: &str) -> String {
+        self.psql(&format!("select {columns} from leasehold.scope where namespace = 'cases' and key = '{}'", self.key))
+    }
+
+    pub fn waiters(&self) -> String {
+        self.psql(&format!("select count(*) from leasehold.queue where namespace = 'cases' and key = '{}'", self.key))
+    }
+
+    pub fn beats(&self) -> u32 {
+        self.row("heartbeats").parse().unwrap_or(0)
+    }
+
+    pub fn beats_of(&self, lease: &Lease) -> u32 {
+        self.psql(&format!("select heartbeats from leasehold.lease where token = {}", lease.token())).parse().unwrap_or(0)
+    }
+
+    /// The token and the units of each holder.
+    pub fn shares(&self) -> String {
+        self.psql(&format!("select token, units from leasehold.lease where namespace = 'cases' and key = '{}' order by token", self.key))
+    }
+
+    pub fn force(&self) {
+        self.psql(&format!("select from leasehold.force_release('cases', '{}', 'a test')", self.key));
+    }
+
+    /// As if the holder had neither renewed nor acquired since.
+    pub fn silence(&self, seconds: u32) {
+        self.psql(&format!(
+            "update leasehold.scope set acquired_at = acquired_at - interval '{seconds} s', heartbeat_at = heartbeat_at - interval '{seconds} s' \
+             where namespace = 'cases' and key = '{}'",
+            self.key
+        ));
+    }
+
+    /// Starts an acquire, and returns when it has the nth place.
+    pub async fn queue(&self, n: u32, lease: LeaseBuilder) -> Later {
+        let waiter = tokio::spawn(lease.acquire());
+        until("a place in the queue", || self.waiters() == n.to_string()).await;
+        waiter
+    }
+
+    pub fn proxy(&self) -> Proxy {
+        Proxy::new(0)
+    }
+
+    /// This program as a child that does its work under a lease.
+    pub fn program(&self, what: &str, duration: Duration) -> Program {
+        self.program_at(what, duration, &self.target)
+    }
+
+    pub fn program_at(&self, what: &str, duration: Duration, target: &str) -> Program {
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .env("LEASEHOLD_CHILD", [what, target, &self.key, &duration.as_secs().to_string()].join("\n"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a child");
+        let lines = Arc::new(Mutex::new(vec![]));
+        let (out, its) = (BufReader::new(child.stdout.take().expect("its output")), lines.clone());
+        std::thread::spawn(move || out.lines().map_while(Result::ok).for_each(|line| its.lock().expect("lines").push(line)));
+        Program { child, lines }
+    }
+}
+
+pub async fn granted(waiter: Later) -> Lease {
+    within_a_minute("the grant", waiter).await.expect("no panic").expect("the lease")
+}
+
+pub async fn lost(lease: &Lease) -> leasehold::Lost {
+    within_a_minute("the loss", lease.lost()).await
+}
+
+/// tests/lib/flaky_proxy.py
+pub struct Proxy {
+    id: Value,
+    pub target: String,
+}
+
+impl Proxy {
+    pub fn new(daemon: u64) -> Proxy {
+        let answer = ask("proxy", json!({"id": daemon}));
+        Proxy { id: answer["id"].clone(), target: answer["target"].as_str().expect("a target").into() }
+    }
+
+    pub fn set(&self, what: &str, value: impl Into<Value>) {
+        ask("proxy/set", json!({"id": self.id, what: value.into()}));
+    }
+
+    pub fn decide(&self, actions: Value) {
+        self.set("decide", actions);
+    }
+
+    pub fn freeze(&self, on: bool) {
+        self.set("frozen", on);
+    }
+
+    pub fn refuse(&self, on: bool) {
+        self.set("refusing", on);
+        if on {
+            self.cut();
+        }
+    }
+
+    pub fn cut(&self) {
+        ask("proxy/cut", json!({"id": self.id}));
+    }
+
+    pub fn state(&self) -> Value {
+        ask("proxy/state", json!({"id": self.id}))
+    }
+}
+
+/// One more daemon.
+pub struct Daemon {
+    pub id: u64,
+    pub target: String,
+}
+
+impl Daemon {
+    pub fn new() -> Daemon {
+        let answer = ask("daemon", json!({}));
+        Daemon { id: answer["id"].as_u64().expect("an id"), target: answer["target"].as_str().expect("a target").into() }
+    }
+
+    pub fn signal(&self, name: &str) {
+        ask("daemon/signal", json!({"id": self.id, "signal": name}));
+    }
+}
+
+pub struct Program {
+    pub child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Program {
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(status.expect("kill").success());
+    }
+
+    pub fn count(&self, word: &str) -> usize {
+        self.lines.lock().expect("lines").iter().filter(|line| line.starts_with(word)).count()
+    }
+
+    pub async fn line(&self, word: &str) {
+        until(&format!("a line of {word}"), || self.count(word) > 0).await;
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

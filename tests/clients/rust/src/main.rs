@@ -1,0 +1,87 @@
+//! The cases of tests/clients/cases.json, which says what each is about: cases TRANSPORT [PART OF A NAME]
+
+mod cases;
+mod errors;
+mod kit;
+mod leaders;
+mod loss;
+mod releases;
+mod retries;
+mod secure;
+mod shared;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use kit::Site;
+
+pub type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+#[derive(Clone)]
+pub struct Case {
+    name: &'static str,
+    /// The transports; none: a test of this package alone.
+    on: &'static str,
+    run: fn(Site) -> Running,
+}
+
+#[macro_export]
+macro_rules! case {
+    ($name:ident, $on:literal, $site:ident => $body:block) => {
+        $crate::Case { name: stringify!($name), on: $on, run: |$site| Box::pin(async move $body) }
+    };
+}
+
+/// A program whose process is stopped, killed, or ends.
+async fn child(what: &str, target: &str, key: &str, duration: Duration) -> i32 {
+    let client = leasehold::Client::connect(target).expect("a client");
+    let lease = client.lease("cases", key).duration(duration);
+    if what == "exit" {
+        std::mem::forget(lease.acquire().await.expect("the lease"));
+        return 7;
+    }
+    let lease = if what == "lead" { lease.while_connected().wait(leasehold::FOREVER) } else { lease };
+    let result: Result<(), leasehold::Error> = lease
+        .run(|_| async {
+            loop {
+                println!("working");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    match result {
+        Err(leasehold::Error::Lost(lost)) => println!("lost {} {}", lost.reason, lost.message),
+        other => println!("{other:?}"),
+    }
+    4
+}
+
+#[tokio::main(worker_threads = 8)]
+async fn main() {
+    if let Ok(arguments) = std::env::var("LEASEHOLD_CHILD") {
+        let [what, target, key, seconds] = arguments.split('\n').collect::<Vec<_>>().try_into().expect("four");
+        std::process::exit(child(what, target, key, Duration::from_secs(seconds.parse().expect("a number"))).await);
+    }
+    let on = std::env::args().nth(1).expect("a transport");
+    let part = std::env::args().nth(2).unwrap_or_default();
+    let all = [cases::CASES, errors::CASES, leaders::CASES, loss::CASES, releases::CASES, retries::CASES, secure::CASES, shared::CASES].concat();
+    let mut running = tokio::task::JoinSet::new();
+    for case in all.iter().filter(|case| case.name.contains(&part) && (case.on.is_empty() || case.on.split(' ').any(|each| each == on))) {
+        // Most of a case is waiting.
+        while running.len() >= 8 {
+            running.join_next().await;
+        }
+        let (name, its, on, site) = (case.name, case.on, on.clone(), Site::new(&on, case.name));
+        let work = (case.run)(site);
+        running.spawn(async move {
+            let outcome = if tokio::spawn(work).await.is_ok() { "passed" } else { "failed" };
+            if its.is_empty() {
+                println!("test {name} {outcome}");
+            } else {
+                println!("case {name} on {on} {outcome}");
+            }
+        });
+    }
+    while running.join_next().await.is_some() {}
+}
