@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from leasehold.v1 import schedule_pb2 as sb
 from leasehold.v1 import schedule_pb2_grpc as sb_grpc
 
+from access_site import Site, bearer
 from harness import Service, duration, fails, pb, wait_until
 
 
@@ -263,3 +264,41 @@ def test_metrics_name_the_schedule_whose_ticks_are_missed(cluster, name):
     assert metrics()[f'leasehold_schedule_ticks_running{{schedule="{name}"}}'] == 1
     assert metrics()[f'leasehold_schedule_ticks_dead{{schedule="{name}"}}'] == 0
     own.close()
+
+
+def test_each_method_needs_its_right(cluster):
+    site = Site(cluster)
+    try:
+        tokens = {}
+        for right in ("read", "lease", "admin"):
+            tokens[right] = bearer(site.token(right)[0])
+            site.grant(f"token:{right}", "rights", right)
+        site.waits_for("OK", "rights", tokens["admin"])
+        site.waits_for("OK", "rights", tokens["lease"])
+        stub = sb_grpc.ScheduleServiceStub(site.client.channel)
+        ours, theirs = name_of("rights.a"), name_of("other.a")
+
+        def calls(of):
+            return [("admin", stub.SetSchedule, sb.SetScheduleRequest(schedule=sb.Schedule(namespace=of, expression="@yearly"))),
+                    ("read", stub.GetSchedule, sb.GetScheduleRequest(namespace=of)),
+                    ("read", stub.ListSchedules, sb.ListSchedulesRequest(namespace=of.segments)),
+                    ("read", stub.ListTicks, sb.ListTicksRequest(namespace=of.segments)),
+                    ("admin", stub.RunScheduleNow, sb.RunScheduleNowRequest(namespace=of)),
+                    ("lease", stub.ClaimTick, sb.ClaimTickRequest(namespace=of)),
+                    ("admin", stub.PauseSchedule, sb.PauseScheduleRequest(namespace=of, paused=True)),
+                    ("admin", stub.RemoveSchedule, sb.RemoveScheduleRequest(namespace=of))]
+
+        for needed, method, request in calls(ours):
+            for right in ("read", "lease", "admin"):
+                if right not in (needed, "admin"):
+                    with fails() as refused:
+                        method(request, metadata=tokens[right], timeout=30)
+                    assert refused.value.reason == "ACCESS_DENIED", (right, request)
+            method(request, metadata=tokens["admin"], timeout=30)
+        for _, method, request in calls(theirs):
+            with fails() as refused:
+                method(request, metadata=tokens["admin"], timeout=30)
+            assert refused.value.reason == "ACCESS_DENIED", request
+    finally:
+        site.client.close()
+        site.daemon.stop()
