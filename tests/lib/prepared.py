@@ -16,6 +16,8 @@ import time
 
 import rundir
 
+REDO_AT = 40  # checkPointCopy of catalog/pg_control.h: its redo, an LSN, then its timeline
+SEGMENT_BYTES = 16 * 1024 * 1024  # as initdb makes them
 LONG_HEADER = 2  # XLP_LONG_HEADER of access/xlog_internal.h: the first page of a segment says which system it is of
 
 
@@ -27,9 +29,26 @@ def copy(name, make, data):
         if not os.path.isdir(source):
             shutil.rmtree(source + '.new', ignore_errors=True)  # of one that was killed
             make(source + '.new')
+            prune(source + '.new')
             os.rename(source + '.new', source)
     subprocess.run(['cp', '-a', '-T', source, str(data)], check=True)
     identify(str(data), int(time.time()) << 32 | secrets.randbits(32))
+
+
+def prune(data):
+    """Of the WAL, a server that was stopped needs the segment of its last checkpoint, which is nearly empty: most of the bytes of a copy would be zero."""
+    with open(os.path.join(data, 'global', 'pg_control'), 'rb') as file:
+        redo, timeline = struct.unpack_from('=QI', file.read(), REDO_AT)
+    needed = '%08X%08X%08X' % (timeline, redo // SEGMENT_BYTES >> 8, redo // SEGMENT_BYTES & 255)
+    for path in segments(data):
+        if os.path.basename(path) == needed:
+            subprocess.run(['fallocate', '--dig-holes', path], check=True)
+        else:
+            os.unlink(path)
+
+
+def segments(data):
+    return glob.glob(os.path.join(data, 'pg_wal', '[0-9A-F]' * 24))
 
 
 def identify(data, identifier):
@@ -40,7 +59,7 @@ def identify(data, identifier):
         old, new = control[:8], struct.pack('=Q', identifier)
         file.seek(0)
         file.write(new + control[8:end] + struct.pack('=I', crc32c(new + control[8:end])))
-    for path in glob.glob(os.path.join(data, 'pg_wal', '[0-9A-F]' * 24)):
+    for path in segments(data):
         with open(path, 'r+b') as file:
             page = file.read(32)
             if struct.unpack_from('=H', page, 2)[0] & LONG_HEADER and page[24:32] == old:
