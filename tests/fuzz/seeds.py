@@ -4,6 +4,7 @@
 Inputs in which something was found stand beside them, as found-WHAT; those are kept by hand. The numbers of the deeds are
 those of the switch in fuzz_server.c and fuzz_client.c.
 """
+import json
 import os
 
 CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'corpus')
@@ -162,6 +163,12 @@ MESSAGE = {
     'failure': b'\xf0' + field(1, 10) + field(3, field(1, 'type.googleapis.com/google.rpc.RetryInfo') + field(2, field(1, SECONDS))),
 }
 
+def mcp(method, **params):
+    return json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode() + b'\n'
+
+
+MODERN = {'io.modelcontextprotocol/protocolVersion': '2026-07-28', 'io.modelcontextprotocol/clientCapabilities': {}}
+
 CORPORA = {
     'server': SERVER,
     'client': CLIENT,
@@ -184,6 +191,16 @@ CORPORA = {
         'result': b'{"rows": [1, 2.5e3, null, true], "text": "x"}',
         'large': b'1e400',
         'nested': b'[' * 60 + b']' * 60,
+    },
+    'mcp': {
+        'initialize': b'\0\x08' + mcp('initialize', protocolVersion='2025-11-25') + mcp('tools/list') + mcp('ping') + mcp('logging/setLevel', level='info'),
+        'modern': b'\2\x40' + mcp('server/discover', _meta=MODERN) + mcp('tools/list', _meta=MODERN) + mcp('tools/call', name='list', _meta=MODERN),
+        'calls': b'\6\x20' + b''.join(mcp('tools/call', name=name, arguments={'namespace': 'a.b', 'key': 'k'}, _meta={'progressToken': 1})
+                                     for name in ('acquire', 'renew', 'release', 'explain', 'run')),
+        'cancelled': b'\4\x10' + mcp('tools/call', name='acquire', arguments={'namespace': 'a', 'key': 'k', 'wait': 'forever', 'shared': 2}) +
+                     b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}\n' + mcp('ping'),
+        'wrong': b'\5\1{\n[]\n7\n\n\r\n{"jsonrpc":"2.0","id":1.5,"method":"ping"}\n{"jsonrpc":"2.0","id":1,"id":2}\n' + mcp('x' * 300),
+        'long': b'\4\x7f\xff\xff\n' + mcp('ping') + b'\xff\n{"\xff',
     },
     'page_token': {
         'text': b'\0\0\0AQEAAAAAAAAAAAhwYXltZW50c2sx',

@@ -1,6 +1,9 @@
 """leasehold mcp: a client on its stdin and stdout, a real daemon behind it."""
 import json
 import os
+import pathlib
+import re
+import select
 import signal
 import subprocess
 import threading
@@ -338,6 +341,43 @@ def test_calls_in_flight_are_bounded(mcp, sessions_of, ns):
     assert said["status"] == "OVERLOADED" and said["message"] == "calls: too many are in flight; the limit is 64"
     assert other.ends() == 0
     assert all(mcp.answer(number, "acquire")["status"] == "OK" for number in waiting)
+
+
+def test_a_client_that_reads_no_answers_is_not_read_either(service, shell, ns):
+    """Its leases live on, and it gets each answer when it reads again."""
+    process = subprocess.Popen([harness.CLI, "mcp", "--server", service.daemon.target, "--duration", "3s"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, env=environment())
+    try:
+        os.set_blocking(process.stdin.fileno(), False)
+        meta = {META + "protocolVersion": "2026-07-28", META + "clientCapabilities": {}, "padding": "x" * 8000}
+        acquire = {"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": {"name": "acquire", "arguments": {"namespace": ns, "key": "k"}, "_meta": meta}}
+        text, asked = json.dumps(acquire).encode() + b"\n", 0
+        begun = peak_kib(process.pid)
+        sent = 0
+        while sent < 32 * LINE_MAX and select.select([], [process.stdin], [], 3)[1]:
+            if len(text) < 65536:
+                text += b"".join(json.dumps({"jsonrpc": "2.0", "id": asked + n, "method": "tools/list", "params": {"_meta": meta}}).encode() + b"\n"
+                                 for n in range(1, 21))
+                asked += 20
+            size = os.write(process.stdin.fileno(), text)
+            text, sent = text[size:], sent + size
+        assert sent <= 3 * LINE_MAX  # a line, its answers, and what pipes and one read take
+        assert peak_kib(process.pid) - begun < 128 * 1024
+        wait_until(lambda: int(json.loads(shell.done("show", ns, "k", "-o", "json").stdout)["lease"]["heartbeats"]) >= 3, 60, "renewals")
+        os.set_blocking(process.stdin.fileno(), True)
+        writer = threading.Thread(target=lambda: (process.stdin.write(text), process.stdin.flush()))
+        writer.start()
+        answered = [json.loads(process.stdout.readline())["id"] for _ in range(asked + 1)]
+        writer.join()
+        process.stdin.close()
+        assert process.wait(60) == 0 and sorted(answered) == list(range(asked + 1))
+    finally:
+        process.kill()
+        process.wait(60)
+
+
+def peak_kib(pid):
+    return int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
 
 
 def test_the_rights_are_those_of_the_token(cluster, tmp_path):

@@ -197,7 +197,8 @@ const struct lh_command lh_command_mcp = {
                    "how many are ahead; to cancel the call leaves the queue. Revisions 2026-07-28,\n"
                    "2025-11-25 and 2025-06-18 are spoken. At most 64 calls are in flight and 100\n"
                    "leases held; a message has 1 MiB at most, and stdout and stderr of a command\n"
-                   "64 KiB each.\n",
+                   "64 KiB each. While more than 1 MiB of answers is unread, the server reads no\n"
+                   "message and sends no progress; it renews its leases.\n",
     .options = options,
     .examples = "  leasehold mcp --server 127.0.0.1:7420 --namespace deploy\n"
                 "\n"
