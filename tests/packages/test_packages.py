@@ -4,6 +4,7 @@ The bare Debian is a directory that chroot enters, with /proc, as root. tests/pa
 later runs need no network. Nothing in it is systemd, so the test does what systemd does for the unit:
 it starts the daemon as the unit's user and restarts it after the upgrade.
 """
+import hashlib
 import json
 import os
 import pathlib
@@ -12,11 +13,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import urllib.parse
+import zipfile
 
+import jsonschema
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/lib"))
+import pypi  # noqa: E402
 from waiting import wait_until  # noqa: E402
 
 EXTENSION = "postgresql-15-leasehold"
@@ -43,6 +48,7 @@ class Built:
 
     def __init__(self, directory):
         self.directory = directory
+        self.commit = run("git", "-C", ROOT, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty").strip()
         environment = {**os.environ, "PATH": "/usr/lib/ccache:" + os.environ["PATH"], "DEB_BUILD_OPTIONS": "noautodbgsym"}
         for version in (VERSION, NEWER):
             run(ROOT / "deploy/debian/build", directory / version, version, env=environment)
@@ -132,6 +138,64 @@ def machine(tmp_path_factory):
 def test_lintian_finds_nothing(built):
     print(run("lintian", "--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0",
               *(built.file(package, version) for package in PACKAGES for version in (VERSION, NEWER))))
+
+
+def sbom_validator():
+    """By the schema of CycloneDX 1.5, with those that it refers to."""
+    with zipfile.ZipFile(pypi.wheel(pathlib.Path(__file__).with_name("cyclonedx.txt"))) as wheel:
+        bom, *others = (json.loads(wheel.read(f"cyclonedx/schema/_res/{name}.SNAPSHOT.schema.json")) for name in ("bom-1.5", "spdx", "jsf-0.82"))
+    store = {urllib.parse.urljoin(bom["$id"], other["$id"]): other for other in others}
+    return jsonschema.Draft7Validator(bom, resolver=jsonschema.RefResolver.from_schema(bom, store=store), format_checker=jsonschema.FormatChecker())
+
+
+@pytest.mark.parametrize("package", ["leasehold", "libleasehold0", EXTENSION])
+def test_a_package_says_what_it_is_made_of(built, package, tmp_path):
+    files = tmp_path / "debian" / package
+    run("dpkg-deb", "-x", built.file(package), files)
+    (path,) = files.glob(f"usr/share/doc/{package}/sbom.*.cdx.json")
+    said = json.loads(path.read_text())
+    assert list(sbom_validator().iter_errors(said)) == []
+    component = said["metadata"]["component"]
+    assert (component["name"], component["version"]) == (package, VERSION)
+    assert component["pedigree"]["commits"] == [{"uid": built.commit}]
+    own = {each["name"]: each["hashes"][0]["content"] for each in component["components"]}
+    assert own and own == {name: hashlib.sha256((files / name[1:]).read_bytes()).hexdigest() for name in own}
+    # What the package depends on, it loads, but for the packages of ours and programs.
+    depends = set(re.findall(r"\b(lib[a-z0-9.+-]+)", run("dpkg-deb", "-f", built.file(package), "Depends")))
+    libraries = {each["name"]: each["version"] for each in said["components"]}
+    assert depends <= set(libraries) and "libc6" in libraries
+    assert libraries == {name: run("dpkg-query", "-W", "-f", "${Version}\n", name).split()[0] for name in libraries}
+    # Written again, it has the same bytes.
+    (tmp_path / "debian/changelog").write_text((ROOT / "deploy/debian/changelog").read_text())
+    time = run("dpkg-parsechangelog", "-S", "Timestamp", cwd=tmp_path).strip()
+    run(ROOT / "deploy/debian/sbom", package, f"debian/{package}", "again/sbom", cwd=tmp_path,
+        env={**os.environ, "SOURCE_DATE_EPOCH": time, "LEASEHOLD_COMMIT": built.commit})
+    assert (tmp_path / "again/sbom").read_bytes() == path.read_bytes()
+
+
+def test_an_image_has_its_labels():
+    """The last stage and the client's, with the version of the tree."""
+    text = (ROOT / "deploy/container/Containerfile").read_text()
+    stages = [stage for stage in re.split(r"^FROM ", text, flags=re.M)[1:] if "ENTRYPOINT" in stage]
+    for stage in stages:
+        labels = dict(re.findall(r'org\.opencontainers\.image\.([a-z.]+)="([^"]*)"', stage))
+        assert {"title", "description", "version", "revision", "source"} <= set(labels) and "licenses" not in labels
+        assert labels.get("base.name", "scratch") == stage.split()[0] and labels["version"] == "$VERSION" and f"ARG VERSION={VERSION} " in stage
+    assert len(stages) == 2
+
+
+# Each names the version once, in the first place that the pattern finds.
+VERSIONS = {
+    "deploy/debian/changelog": r"^leasehold \((.*?)\)", "src/*/pyproject.toml": r'^version = "(.*?)"', "src/*/Cargo.toml": r'^version = "(.*?)"',
+    "src/*/package.json": r'^  "version": "(.*?)"', "src/java*/pom.xml": r"<version>(.*?)</version> *<!-- that of meson.build",
+    "src/java/*/pom.xml": r"<version>(.*?)</version> *<!-- that of meson.build", "deploy/kubernetes/kustomization.yaml": r"newTag: (\S+)",
+}
+
+
+def test_every_package_has_the_version_of_the_tree():
+    found = {path: re.search(pattern, path.read_text(), re.M) for place, pattern in VERSIONS.items() for path in ROOT.glob(place)}
+    assert {path for path, version in found.items() if version is None or version[1] != VERSION} == set()
+    assert len(found) > 10
 
 
 def test_what_building_needs_is_what_the_packages_declare():
