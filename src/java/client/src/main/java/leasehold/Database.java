@@ -10,17 +10,19 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
 import java.util.function.BooleanSupplier;
 import java.util.function.Function;
+import java.util.stream.Collectors;
 
 /**
  * The SQL functions, each call one try. One connection renews. Each acquire or release has another one for as long as it lasts; at most
  * two of these are kept for the next.
  */
-final class Database {
+final class Database implements Transport {
     private static final System.Logger LOG = System.getLogger("leasehold");
     private static final int MOST_IDLE = 2;
     private static final long POOLED_POLL = 200_000_000;
@@ -39,21 +41,6 @@ final class Database {
                    case when liveness is not null then extract(epoch from clock_timestamp() - last_heartbeat_at)::float8 end,
                    case when liveness is not null then extract(epoch from clock_timestamp() - since)::float8 end
               from leasehold.explain(?, ?)""";
-
-    /** Names a lease for its holder. */
-    record Ref(String namespace, String key, String leaseKey) {
-    }
-
-    /** The answer to an acquire or a downgrade; units are 0 for an exclusive lease; deadline is on the Clock, and may be the policy's end. */
-    record Grant(long token, long deadline, int units, List<Integer> slots, boolean isFinal) {
-    }
-
-    /** The answer to one renewal: `remaining` nanoseconds, `given` from its statement's start on; or why it is lost; neither: nothing is known. */
-    record Beat(long remaining, long given, LeaseException.Reason lost, String trouble) {
-        boolean isOk() {
-            return lost == null && trouble == null;
-        }
-    }
 
     private final String url;
     private final Properties properties;
@@ -108,7 +95,8 @@ final class Database {
     }
 
     /** Breaks every connection that is in use. */
-    synchronized void abort() {
+    @Override
+    public synchronized void abort() {
         isClosed = true;
         used.forEach(Session::abort);
         if (renewal != null) {
@@ -116,7 +104,8 @@ final class Database {
         }
     }
 
-    void close() {
+    @Override
+    public void close() {
         synchronized (this) {
             isClosed = true;
             idle.forEach(Session::close);
@@ -130,7 +119,8 @@ final class Database {
     }
 
     /** All, or none: then the exception names the first that is in the way. It does not wait. */
-    List<Grant> acquireAll(List<LeaseScope> scopes, String leaseKey, LeaseRequest request) {
+    @Override
+    public List<Grant> acquireAll(List<LeaseScope> scopes, String leaseKey, Terms terms, long until, BooleanSupplier isGivenUp) {
         Session session = get();
         try {
             long sent = Clock.now();
@@ -142,8 +132,8 @@ final class Database {
                             all.add(grant(rows, sent));
                         }
                         return all;
-                    }, texts(scopes, LeaseScope::namespace), texts(scopes, LeaseScope::key), Clock.nanos(request.duration) / 1e9, request.owner, leaseKey,
-                    request.labels, texts(scopes, each -> mode(each.units())), texts(scopes, each -> String.valueOf(Math.max(each.units(), 1))));
+                    }, texts(scopes, LeaseScope::namespace), texts(scopes, LeaseScope::key), Clock.nanos(terms.duration()) / 1e9, terms.owner(), leaseKey,
+                    json(terms.labels()), texts(scopes, each -> mode(each.units())), texts(scopes, each -> String.valueOf(Math.max(each.units(), 1))));
             if (grants.isEmpty()) {
                 throw held(session, firstInTheWay(session, scopes));
             }
@@ -166,12 +156,13 @@ final class Database {
     }
 
     /** Waits until `until`, or until the caller has given up. */
-    Grant acquire(Ref ref, LeaseRequest request, long until, BooleanSupplier isGivenUp) {
+    @Override
+    public Grant acquire(Ref ref, Terms terms, long until, BooleanSupplier isGivenUp) {
         Session session = get();
         try {
-            Grant grant = take(session, ref, request, request.units, Clock.nanos(request.duration));
+            Grant grant = take(session, ref, terms);
             if (grant == null) {
-                grant = queue(session, ref, request, until, isGivenUp);
+                grant = queue(session, ref, terms, until, isGivenUp);
             }
             return grant;
         } finally {
@@ -179,15 +170,15 @@ final class Database {
         }
     }
 
-    private Grant take(Session session, Ref ref, LeaseRequest request, int units, long duration) {
+    private Grant take(Session session, Ref ref, Terms terms) {
         long sent = Clock.now();
-        return session.query(patience, ref.namespace, ref.key, ACQUIRE, rows -> rows.next() ? grant(rows, sent) : null,
-                acquireArguments(ref, request, units, duration));
+        return session.query(patience, ref.namespace(), ref.key(), ACQUIRE, rows -> rows.next() ? grant(rows, sent) : null,
+                acquireArguments(ref, terms));
     }
 
-    static Object[] acquireArguments(Ref ref, LeaseRequest request, int units, long duration) {
-        return new Object[] {ref.namespace, ref.key, duration / 1e9, request.owner, ref.leaseKey, request.labels,
-                request.atLeast.isZero() ? null : (Double) (Clock.nanos(request.atLeast) / 1e9), mode(units), Math.max(units, 1)};
+    static Object[] acquireArguments(Ref ref, Terms terms) {
+        return new Object[] {ref.namespace(), ref.key(), Clock.nanos(terms.duration()) / 1e9, terms.owner(), ref.leaseKey(), json(terms.labels()),
+                terms.atLeast().isZero() ? null : (Double) (Clock.nanos(terms.atLeast()) / 1e9), mode(terms.units()), Math.max(terms.units(), 1)};
     }
 
     private static String mode(int units) {
@@ -197,18 +188,19 @@ final class Database {
     static Grant grant(ResultSet rows, long sent) throws SQLException {
         Array slots = rows.getArray(4);
         return new Grant(rows.getLong(1), sent + nanos(rows.getDouble(2)), rows.getInt(3),
-                slots == null ? List.of() : List.of((Integer[]) slots.getArray()), rows.getBoolean(5));
+                slots == null ? List.of() : List.of((Integer[]) slots.getArray()), rows.getBoolean(5), null);
     }
 
     /** Shared from now on. Gives up soon where somebody keeps the row locked; null: it is not held. */
-    Grant downgrade(Ref ref, int units) {
+    @Override
+    public Grant downgrade(Ref ref, int units) {
         Session session = get();
         try {
             long sent = Clock.now();
-            return session.query(patience, ref.namespace, ref.key, GRANT + """
+            return session.query(patience, ref.namespace(), ref.key(), GRANT + """
                       from (select set_config('lock_timeout', '200ms', true) as limits, ?::text as namespace offset 0) s
                      cross join lateral leasehold.downgrade(s.namespace, ?, ?::uuid, ?) l""",
-                    rows -> rows.next() ? grant(rows, sent) : null, ref.namespace, ref.key, ref.leaseKey, units);
+                    rows -> rows.next() ? grant(rows, sent) : null, ref.namespace(), ref.key(), ref.leaseKey(), units);
         } finally {
             put(session);
         }
@@ -221,7 +213,7 @@ final class Database {
     private record Place(int position, String channel) {
     }
 
-    private Grant queue(Session session, Ref ref, LeaseRequest request, long asked, BooleanSupplier isGivenUp) {
+    private Grant queue(Session session, Ref ref, Terms terms, long asked, BooleanSupplier isGivenUp) {
         long until = asked;
         long pause = session.isPooled ? Math.min(poll, POOLED_POLL) : poll;
         double ttl = Math.max(10, Math.min(2 * (pause / 1e9), 86_400)); // a place that is not asked for again is free after this
@@ -232,22 +224,22 @@ final class Database {
         }
         try {
             while (until > Clock.now() && !isGivenUp.getAsBoolean()) {
-                Place place = session.query(patience, ref.namespace, ref.key,
+                Place place = session.query(patience, ref.namespace(), ref.key(),
                         "select position, channel from leasehold.join_queue(?, ?, ?::uuid, make_interval(secs => ?), ?, ?)",
                         rows -> rows.next() ? new Place(rows.getInt(1), rows.getString(2)) : null,
-                        ref.namespace, ref.key, ref.leaseKey, ttl, mode(request.units), Math.max(request.units, 1));
+                        ref.namespace(), ref.key(), ref.leaseKey(), ttl, mode(terms.units()), Math.max(terms.units(), 1));
                 isQueued = true;
                 if (!isListening && !session.isPooled) {
                     isListening = true;
                     session.listen(patience, place.channel);
                 }
-                Grant grant = take(session, ref, request, request.units, Clock.nanos(request.duration));
+                Grant grant = take(session, ref, terms);
                 if (grant != null) {
                     return grant;
                 }
-                if (request.whileAlive) {
+                if (terms.whileAlive()) {
                     LeaseException.Held held = held(session, ref);
-                    until = held.isAlive() || held.holders() == 0 ? Clock.NEVER : Math.min(until, Clock.in(request.wait));
+                    until = held.isAlive() || held.holders() == 0 ? Clock.NEVER : Math.min(until, Clock.in(terms.longest()));
                 }
                 await(session, Math.min(until, Clock.now() + pause), isGivenUp);
             }
@@ -276,6 +268,25 @@ final class Database {
         }
     }
 
+    /** As JSON. */
+    private static String json(Map<String, String> labels) {
+        return labels.entrySet().stream().map(each -> quoted(each.getKey()) + ":" + quoted(each.getValue())).collect(Collectors.joining(",", "{", "}"));
+    }
+
+    private static String quoted(String text) {
+        StringBuilder json = new StringBuilder("\"");
+        for (char c : text.toCharArray()) {
+            if (c == '"' || c == '\\') {
+                json.append('\\').append(c);
+            } else if (c < ' ') {
+                json.append(String.format("\\u%04x", (int) c));
+            } else {
+                json.append(c);
+            }
+        }
+        return json.append('"').toString();
+    }
+
     private synchronized void warn() {
         if (!hasWarned) {
             hasWarned = true;
@@ -285,18 +296,19 @@ final class Database {
     }
 
     private LeaseException.Held held(Session session, Ref ref) {
-        return session.query(patience, ref.namespace, ref.key, EXPLAIN, rows -> held(rows, ref), ref.namespace, ref.key);
+        return session.query(patience, ref.namespace(), ref.key(), EXPLAIN, rows -> held(rows, ref), ref.namespace(), ref.key());
     }
 
     static LeaseException.Held held(ResultSet rows, Ref ref) throws SQLException {
         rows.next();
         String state = "held".equals(rows.getString(1)) ? "is held by " + rows.getString(2) : "is " + rows.getString(1);
-        return new LeaseException.Held("the lease " + LeaseException.scopeName(ref.namespace, ref.key) + " " + state + ": "
+        return new LeaseException.Held("the lease " + LeaseException.scopeName(ref.namespace(), ref.key()) + " " + state + ": "
                 + rows.getString(4), rows.getString(2), rows.getInt(3), rows.getInt(5), (Integer) rows.getObject(6),
                 (Boolean) rows.getObject(7), (Double) rows.getObject(8), (Double) rows.getObject(9));
     }
 
-    Explanation explain(String namespace, String key) {
+    @Override
+    public Explanation explain(String namespace, String key) {
         Session session = get();
         try {
             return session.query(patience, namespace, key, """
@@ -320,19 +332,30 @@ final class Database {
         return rows.wasNull() ? Optional.empty() : Optional.of(Duration.ofNanos(nanos(seconds)));
     }
 
+    @Override
+    public boolean waitsForAll() {
+        return false;
+    }
+
+    @Override
+    public Events watch(String namespace, String key, boolean withChildren) {
+        throw new LeaseException.InvalidArgument("client", "one of daemons, of leasehold-grpc: SQL has no watch", null);
+    }
+
     private void leave(Session session, Ref ref) {
-        session.query(patience, ref.namespace, ref.key, "select leasehold.leave_queue(?, ?, ?::uuid)", rows -> null,
-                ref.namespace, ref.key, ref.leaseKey);
+        session.query(patience, ref.namespace(), ref.key(), "select leasehold.leave_queue(?, ?, ?::uuid)", rows -> null,
+                ref.namespace(), ref.key(), ref.leaseKey());
     }
 
     /** Ends what an acquire may have left: a place in the queue, or a grant. */
     private void undo(Session session, Ref ref) {
         leave(session, ref);
-        session.query(patience, ref.namespace, ref.key, "select leasehold.release_fail(?, ?, ?::uuid, ?)", rows -> null,
-                ref.namespace, ref.key, ref.leaseKey, "the caller gave up before it heard of the grant");
+        session.query(patience, ref.namespace(), ref.key(), "select leasehold.release_fail(?, ?, ?::uuid, ?)", rows -> null,
+                ref.namespace(), ref.key(), ref.leaseKey(), "the caller gave up before it heard of the grant");
     }
 
-    void undo(Ref ref) {
+    @Override
+    public void undo(Ref ref) {
         Session session = get();
         try {
             undo(session, ref);
@@ -342,22 +365,22 @@ final class Database {
     }
 
     private boolean isHeld(Session session, Ref ref) {
-        return session.query(patience, ref.namespace, ref.key, """
+        return session.query(patience, ref.namespace(), ref.key(), """
                 select leasehold.heartbeat(s.namespace, ?, ?::uuid) is not null
                   from (select set_config('lock_timeout', '200ms', true) as limits, ?::text as namespace offset 0) s""",
-                rows -> rows.next() && rows.getBoolean(1), ref.key, ref.leaseKey, ref.namespace);
+                rows -> rows.next() && rows.getBoolean(1), ref.key(), ref.leaseKey(), ref.namespace());
     }
 
-    /** One try to renew with another duration; null: the lease key does not hold the lease any more. */
-    Grant extend(Ref ref, LeaseRequest request, int units, long token, long duration) {
+    @Override
+    public Grant extend(Ref ref, Terms terms, long token) {
         Session session = get();
         try {
-            Grant grant = take(session, ref, request, units, duration);
+            Grant grant = take(session, ref, terms);
             if (grant == null && isHeld(session, ref)) {
                 throw new LeaseException.Unavailable("somebody keeps the row of "
-                        + LeaseException.scopeName(ref.namespace, ref.key) + " locked", null, Retry.Reason.SCOPE_BUSY);
+                        + LeaseException.scopeName(ref.namespace(), ref.key()) + " locked", null, Retry.Reason.SCOPE_BUSY);
             }
-            if (grant != null && grant.token != token) { // it had ended, so long ago that the scope has forgotten it
+            if (grant != null && grant.token() != token) { // it had ended, so long ago that the scope has forgotten it
                 undo(session, ref);
                 return null;
             }
@@ -373,7 +396,8 @@ final class Database {
     }
 
     /** All in one transaction, and one by one where somebody else keeps the row of one of them locked. */
-    List<Beat> heartbeat(List<Ref> refs, long limit) {
+    @Override
+    public List<Beat> heartbeat(List<Ref> refs, long limit) {
         synchronized (renewing) {
             if (isClosed) {
                 throw new IllegalStateException("the client is closed");
@@ -403,7 +427,7 @@ final class Database {
 
     private List<Beat> renew(List<Ref> refs, long limit, String lockTimeout) {
         List<Beat> beats = new ArrayList<>();
-        renewal.query(limit, refs.get(0).namespace, refs.get(0).key, """
+        renewal.query(limit, refs.get(0).namespace(), refs.get(0).key(), """
                 select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp())::float8,
                        extract(epoch from h.deadline - statement_timestamp())::float8
                   from (select set_config('lock_timeout', ?, true) as limits offset 0) s
@@ -427,8 +451,8 @@ final class Database {
 
     private static LeaseException.Reason reason(Session session, Ref ref, long limit) {
         try {
-            String reason = session.query(limit, ref.namespace, ref.key, "select coalesce(leasehold.end_reason(?, ?, ?::uuid), 'unknown')",
-                    rows -> rows.next() ? rows.getString(1) : "unknown", ref.namespace, ref.key, ref.leaseKey);
+            String reason = session.query(limit, ref.namespace(), ref.key(), "select coalesce(leasehold.end_reason(?, ?, ?::uuid), 'unknown')",
+                    rows -> rows.next() ? rows.getString(1) : "unknown", ref.namespace(), ref.key(), ref.leaseKey());
             return LeaseException.Reason.valueOf(reason.toUpperCase(Locale.ROOT));
         } catch (LeaseException e) {
             return LeaseException.Reason.UNKNOWN;
@@ -439,35 +463,9 @@ final class Database {
         return failure == null ? "select leasehold.release_ok(?, ?, ?::uuid, ?::jsonb)" : "select leasehold.release_fail(?, ?, ?::uuid, ?)";
     }
 
-    /** What has become of a lease after a COMMIT that nobody answered. */
-    Beat settle(Ref ref) {
-        for (long until = Clock.now() + patience; Clock.now() < until && !isClosed; Clock.pause(50)) {
-            try {
-                Beat beat = heartbeat(List.of(ref), Math.min(patience, 1_000_000_000)).get(0);
-                if (beat.isOk() || beat.lost != null) {
-                    return beat;
-                }
-            } catch (LeaseException e) {
-                continue;
-            }
-        }
-        return new Beat(0, 0, LeaseException.Reason.UNKNOWN, null);
-    }
-
-    /** One release: as done, with a result or without, or as failed. */
-    record Ending(Ref ref, String result, String failure) {
-    }
-
-    /** The answer to a release: why it was lost before, or what was wrong, or neither. */
-    record Answer(LeaseException.Reason lost, RuntimeException trouble) {
-        /** One whose first answer got lost finds that the lease has been released. */
-        boolean isEndOfRelease() {
-            return lost == LeaseException.Reason.RELEASED || lost == LeaseException.Reason.FAILED;
-        }
-    }
-
     /** All in one transaction. One alone waits for somebody who keeps its row locked. */
-    List<Answer> release(List<Ending> endings) {
+    @Override
+    public List<Answer> release(List<Ending> endings) {
         try {
             Session session = get();
             try {
@@ -483,9 +481,9 @@ final class Database {
     /** One by one where that fails. */
     private List<Answer> release(Session session, List<Ending> endings, String lockTimeout) {
         List<Boolean> done = new ArrayList<>();
-        Ref first = endings.get(0).ref;
+        Ref first = endings.get(0).ref();
         try {
-            session.query(patience, first.namespace, first.key, """
+            session.query(patience, first.namespace(), first.key(), """
                     select case when i.failed then leasehold.release_fail(i.namespace, i.key, i.lease_key, i.value)
                            else leasehold.release_ok(i.namespace, i.key, i.lease_key, i.value::jsonb) end
                       from (select set_config('lock_timeout', ?, true) as limits offset 0) s
@@ -497,16 +495,16 @@ final class Database {
                             done.add(rows.getBoolean(1));
                         }
                         return null;
-                    }, lockTimeout, texts(endings, each -> each.ref.namespace), texts(endings, each -> each.ref.key),
-                    texts(endings, each -> each.ref.leaseKey), texts(endings, each -> each.failure == null ? each.result : each.failure),
-                    texts(endings, each -> String.valueOf(each.failure != null)));
+                    }, lockTimeout, texts(endings, each -> each.ref().namespace()), texts(endings, each -> each.ref().key()),
+                    texts(endings, each -> each.ref().leaseKey()), texts(endings, each -> each.failure() == null ? each.result() : each.failure()),
+                    texts(endings, each -> String.valueOf(each.failure() != null)));
         } catch (RuntimeException e) {
             return endings.stream().map(each -> endings.size() > 1 && session.isUsable() ? release(session, List.of(each), "50ms").get(0)
                     : new Answer(null, e)).toList();
         }
         List<Answer> answers = new ArrayList<>();
         for (int i = 0; i < endings.size(); i++) {
-            answers.add(new Answer(done.get(i) ? null : reason(session, endings.get(i).ref, patience), null));
+            answers.add(new Answer(done.get(i) ? null : reason(session, endings.get(i).ref(), patience), null));
         }
         return answers;
     }

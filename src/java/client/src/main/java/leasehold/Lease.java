@@ -18,7 +18,7 @@ import java.util.function.Consumer;
 public final class Lease implements AutoCloseable {
     private final LeaseClient client;
     private final LeaseRequest request;
-    private final Database.Ref ref;
+    private final Transport.Ref ref;
 
     // Guarded by client.lock. Times are on the Clock.
     private long token;
@@ -35,22 +35,24 @@ public final class Lease implements AutoCloseable {
     private boolean isReleased;
     private boolean ends; // is being released: renewed no more
     private boolean isOpen; // the transaction that is to acquire it is not committed yet
-    private boolean isSent; // a release of it
+    private int sent; // releases of it
     private boolean isAsked; // its renewal is in flight
+    private final Transport.Stream stream; // holds it; null: the renewer renews it
     private final LeaseListener listener;
     private final ArrayDeque<Runnable> news = new ArrayDeque<>(); // for the listener
     private boolean isTelling;
 
-    Lease(LeaseClient client, LeaseRequest request, Database.Ref ref, Database.Grant grant) {
+    Lease(LeaseClient client, LeaseRequest request, Transport.Ref ref, Transport.Grant grant) {
         this.client = client;
         this.request = request;
         this.ref = ref;
         this.duration = Clock.nanos(request.duration);
         this.listener = request.listener;
+        this.stream = grant.stream();
         take(grant);
     }
 
-    private void take(Database.Grant grant) {
+    private void take(Transport.Grant grant) {
         token = grant.token();
         units = grant.units();
         slots = grant.slots();
@@ -235,13 +237,17 @@ public final class Lease implements AutoCloseable {
      * @throws LeaseException.Lost it is lost
      * @throws LeaseException.Unavailable the database did not answer; the lease keeps what it had
      * @throws LeaseException.InvalidArgument the duration is out of bounds
+     * @throws IllegalStateException it was acquired with {@link LeaseRequest#hold}
      */
     public void extend(Duration value) {
         check();
-        Database.Grant grant;
+        if (stream != null) {
+            throw new IllegalStateException("a lease of hold() keeps the duration that it was acquired with");
+        }
+        Transport.Grant grant;
         for (long until = Clock.now() + client.patience;; Clock.pause(50)) {
             try {
-                grant = client.database.extend(ref, request, units(), token(), Clock.nanos(value));
+                grant = client.transport.extend(ref, request.terms(value, units()), token());
                 break;
             } catch (LeaseException.Unavailable e) {
                 if (e.reason() != Retry.Reason.SCOPE_BUSY || Clock.now() >= until) {
@@ -274,7 +280,7 @@ public final class Lease implements AutoCloseable {
      */
     public void downgrade(int value) {
         LeaseRequest.units(value);
-        Database.Grant grant;
+        Transport.Grant grant;
         Retrying retrying = new Retrying(client, request, "Downgrade");
         for (long until = Clock.now() + client.patience;;) {
             throwIfLost();
@@ -282,7 +288,7 @@ public final class Lease implements AutoCloseable {
                 throw new IllegalStateException("the lease " + LeaseException.scopeName(ref.namespace(), ref.key()) + " was released");
             }
             try {
-                grant = client.database.downgrade(ref, value);
+                grant = client.transport.downgrade(ref, value);
                 break;
             } catch (LeaseException.Lost e) {
                 synchronized (client.lock) {
@@ -447,6 +453,7 @@ public final class Lease implements AutoCloseable {
             ends = isDone;
             if (isDone) {
                 setReleased();
+                endStream();
             } else {
                 expire();
                 client.lock.notifyAll();
@@ -457,7 +464,7 @@ public final class Lease implements AutoCloseable {
     /** Throws, unless the transaction was committed. */
     private void lookUp(SQLException unanswered, String failure) throws SQLException {
         long sent = Clock.now();
-        Database.Beat beat = client.database.settle(ref);
+        Transport.Beat beat = client.settle(ref);
         if (unanswered != null && beat.lost() == (failure == null ? LeaseException.Reason.RELEASED : LeaseException.Reason.FAILED)) {
             return;
         }
@@ -488,7 +495,7 @@ public final class Lease implements AutoCloseable {
     /** After a COMMIT that nobody answered. */
     boolean isStillThere() {
         long sent = Clock.now();
-        Database.Beat beat = client.database.settle(ref);
+        Transport.Beat beat = client.settle(ref);
         synchronized (client.lock) {
             if (beat.isOk()) {
                 deadline = sent + beat.remaining();
@@ -514,8 +521,8 @@ public final class Lease implements AutoCloseable {
         RuntimeException trouble = null;
         Retrying retrying = new Retrying(client, leases.get(0).request, "Release");
         while (!open.isEmpty()) {
-            List<Boolean> repeated = open.stream().map(Lease::sends).toList();
-            List<Database.Answer> answers = client.database.release(open.stream().map(each -> new Database.Ending(each.ref, result, failure)).toList());
+            open.forEach(Lease::sends);
+            List<Transport.Answer> answers = client.transport.release(open.stream().map(each -> new Transport.Ending(each.ref, result, failure)).toList());
             List<Lease> again = new ArrayList<>();
             LeaseException.Unavailable unanswered = null;
             for (int i = 0; i < answers.size(); i++) {
@@ -525,7 +532,7 @@ public final class Lease implements AutoCloseable {
                 } else if (answers.get(i).trouble() != null) {
                     trouble = trouble == null ? answers.get(i).trouble() : trouble;
                 } else {
-                    open.get(i).endRelease(answers.get(i), repeated.get(i));
+                    open.get(i).endRelease(answers.get(i));
                 }
             }
             open = again;
@@ -553,15 +560,17 @@ public final class Lease implements AutoCloseable {
             client.await(() -> !isAsked);
         }
         if (before != null) { // perhaps it is still there
-            client.execute(() -> client.database.release(List.of(new Database.Ending(ref, result, failure))));
+            client.execute(() -> client.transport.release(List.of(new Transport.Ending(ref, result, failure))));
         }
         return before == null;
     }
 
-    private void endRelease(Database.Answer answer, boolean isRepeated) {
+    private void endRelease(Transport.Answer answer) {
         synchronized (client.lock) {
-            if (answer.lost() == null || isRepeated && answer.isEndOfRelease()) {
+            // Another call may send one, too; its answer may come later.
+            if (answer.lost() == null || sent > 1 && answer.isEndOfRelease()) {
                 setReleased();
+                endStream();
             } else {
                 lose(answer.lost(), null);
             }
@@ -605,18 +614,15 @@ public final class Lease implements AutoCloseable {
             check();
             ends = true;
             setReleased();
-            if (!client.releases.add(this, new Database.Ending(ref, result, failure))) {
+            if (!client.releases.add(this, new Transport.Ending(ref, result, failure))) {
                 throw new LeaseException.Unavailable("too many releases wait to be sent: the lease is left to expire", null, Retry.Reason.OVERLOADED);
             }
         }
     }
 
-    /** Whether a release was sent before, perhaps by another call. */
-    private boolean sends() {
+    private void sends() {
         synchronized (client.lock) {
-            boolean before = isSent;
-            isSent = true;
-            return before;
+            sent++;
         }
     }
 
@@ -646,6 +652,7 @@ public final class Lease implements AutoCloseable {
             trouble = more;
             lost = new LeaseException.Lost(ref.namespace(), ref.key(), reason, more);
             client.forget(this);
+            endStream();
             listeners.forEach(this::tell);
             LeaseException.Lost loss = lost;
             tell((each, lease) -> each.lost(lease, loss));
@@ -690,6 +697,56 @@ public final class Lease implements AutoCloseable {
 
     void setHeld() {
         tell(LeaseListener::granted);
+        if (stream != null) {
+            client.execute(() -> stream.follow(new Followed()));
+        }
+    }
+
+    /** Not before a release has been answered: the daemon would release it as failed. */
+    void endStream() {
+        if (stream != null) {
+            stream.end();
+        }
+    }
+
+    /** What the stream sees of it. */
+    private final class Followed implements Transport.Holder {
+        @Override
+        public boolean isOver() {
+            synchronized (client.lock) {
+                expire();
+                return lost != null || isReleased;
+            }
+        }
+
+        @Override
+        public boolean isEnding() {
+            synchronized (client.lock) {
+                return ends;
+            }
+        }
+
+        @Override
+        public void renewed(long until, boolean isFinalNow) {
+            synchronized (client.lock) {
+                expire(); // an answer that was read too late saves nothing
+                if (lost == null && !ends) {
+                    tell(LeaseListener::renewed);
+                    deadline = until;
+                    isFinal = isFinalNow;
+                    trouble = null;
+                }
+            }
+        }
+
+        @Override
+        public void lost(LeaseException.Reason reason, String more) {
+            synchronized (client.lock) {
+                if (!ends) {
+                    lose(reason, more);
+                }
+            }
+        }
     }
 
     /** It is released, or the release is on its way. */
@@ -699,7 +756,7 @@ public final class Lease implements AutoCloseable {
         tell(LeaseListener::released);
     }
 
-    Database.Ref ref() {
+    Transport.Ref ref() {
         return ref;
     }
 
@@ -716,7 +773,7 @@ public final class Lease implements AutoCloseable {
     }
 
     boolean isRenewable() {
-        return request.isRenewed && !ends && !isAsked;
+        return request.isRenewed && stream == null && !ends && !isAsked;
     }
 
     long next() {
@@ -732,7 +789,7 @@ public final class Lease implements AutoCloseable {
     }
 
     /** Takes in the answer to a renewal that was sent at `sent`. */
-    void answered(long sent, Database.Beat beat) {
+    void answered(long sent, Transport.Beat beat) {
         isAsked = false;
         expire(); // an answer that was read too late saves nothing
         if (lost != null) {

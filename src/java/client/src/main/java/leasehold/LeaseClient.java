@@ -38,7 +38,7 @@ public final class LeaseClient implements AutoCloseable {
 
     /** Guards what is said to be guarded by it in Lease and Renewer. */
     final Object lock = new Object();
-    final Database database;
+    final Transport transport;
     final long patience;
     final String name = "leasehold-" + CLIENTS.incrementAndGet();
     final Releases releases = new Releases(this);
@@ -55,7 +55,7 @@ public final class LeaseClient implements AutoCloseable {
         flush = Clock.nanos(builder.flush);
         strategy = builder.strategy;
         retryLog = builder.retryLog;
-        database = new Database(builder.url, builder.properties, patience, Clock.nanos(builder.poll));
+        transport = builder.factory.open(builder.patience);
     }
 
     /**
@@ -75,12 +75,23 @@ public final class LeaseClient implements AutoCloseable {
      * @return a builder
      */
     public static Builder builder(String url) {
-        return new Builder(url);
+        return new Builder(Objects.requireNonNull(url, "url"), null);
+    }
+
+    /**
+     * A client of daemons, with options: {@code LeaseClient.builder(Daemons.at("127.0.0.1:7420"))}, of leasehold-grpc.
+     *
+     * @param factory connects it
+     * @return a builder
+     */
+    public static Builder builder(Transport.Factory factory) {
+        return new Builder(null, Objects.requireNonNull(factory, "factory"));
     }
 
     /** The options of a client. */
     public static final class Builder {
-        private final String url;
+        private final String url; // null: of daemons
+        private final Transport.Factory factory;
         private final Properties properties = new Properties();
         private Duration patience = Duration.ofSeconds(5);
         private Duration poll = Duration.ofSeconds(5);
@@ -88,8 +99,9 @@ public final class LeaseClient implements AutoCloseable {
         private Retry.Strategy strategy = Retry.PATIENT;
         private BiConsumer<Retry, Optional<Duration>> retryLog = (retry, delay) -> { };
 
-        private Builder(String url) {
-            this.url = Objects.requireNonNull(url, "url");
+        private Builder(String url, Transport.Factory factory) {
+            this.url = url;
+            this.factory = factory != null ? factory : each -> new Database(url, properties, Clock.nanos(each), Clock.nanos(poll));
         }
 
         /**
@@ -99,8 +111,12 @@ public final class LeaseClient implements AutoCloseable {
          * @param name the property
          * @param value its value
          * @return this
+         * @throws IllegalStateException it is a client of daemons
          */
         public Builder property(String name, String value) {
+            if (url == null) {
+                throw new IllegalStateException("a client of daemons has no properties of pgjdbc: " + name);
+            }
             properties.setProperty(name, value);
             return this;
         }
@@ -224,17 +240,59 @@ public final class LeaseClient implements AutoCloseable {
      * @throws LeaseException.Unavailable the database did not answer
      */
     public Explanation explain(String namespace, String key) {
-        return database.explain(Bounds.namespace(namespace), Bounds.key(key));
+        return transport.explain(Bounds.namespace(namespace), Bounds.key(key));
     }
 
     /**
-     * Acquires 1 to 100 names in one step: all of them, or none. It does not wait.
+     * Tells what happens to leases. A client of daemons alone has it.
+     *
+     * @param namespace of the leases, with the namespaces below it; empty: all
+     * @return what is read event by event; it asks when it is first read
+     * @throws LeaseException.InvalidArgument the namespace is out of bounds
+     */
+    public LeaseWatch watch(String namespace) {
+        return new LeaseWatch(this, namespace.isEmpty() ? namespace : Bounds.namespace(namespace), "", true);
+    }
+
+    /**
+     * Tells what happens to the leases of one name.
+     *
+     * @param namespace of the name
+     * @param key of the name
+     * @return what is read event by event; it asks when it is first read
+     * @throws LeaseException.InvalidArgument an argument is out of bounds
+     */
+    public LeaseWatch watch(String namespace, String key) {
+        return new LeaseWatch(this, Bounds.namespace(namespace), Bounds.key(key), false);
+    }
+
+    boolean isClosed() {
+        return isClosed;
+    }
+
+    /** What has become of a lease after a COMMIT that nobody answered. */
+    Transport.Beat settle(Transport.Ref ref) {
+        for (long until = Clock.now() + patience; Clock.now() < until && !isClosed; Clock.pause(50)) {
+            try {
+                Transport.Beat beat = transport.heartbeat(List.of(ref), Math.min(patience, 1_000_000_000)).get(0);
+                if (beat.isOk() || beat.lost() != null) {
+                    return beat;
+                }
+            } catch (LeaseException e) {
+                continue;
+            }
+        }
+        return new Transport.Beat(0, 0, LeaseException.Reason.UNKNOWN, null);
+    }
+
+    /**
+     * Acquires 1 to 100 names in one step: all of them, or none. Over gRPC it may wait; over JDBC it does not.
      *
      * @param scopes the names, each once, in any order
      * @param options of all: duration, owner, labels
      * @return the leases, which are held together
      * @throws LeaseException.Held another holds one of them: the exception is about the first
-     * @throws LeaseException.InvalidArgument an argument is out of bounds, or an option is for single leases: shared, atLeast, waitFor and so on
+     * @throws LeaseException.InvalidArgument an argument is out of bounds, or an option is for single leases: shared, atLeast and so on
      * @throws LeaseException as {@link LeaseRequest#acquire} does
      * @throws InterruptedException the thread was interrupted; what was granted meanwhile is released
      */
@@ -245,9 +303,9 @@ public final class LeaseClient implements AutoCloseable {
         }
         LeaseRequest request = lease(all.get(0).namespace(), all.get(0).key());
         options.accept(request);
-        request.checkAll();
-        return acquire("AcquireAll", request, leaseKey -> all.stream().map(each -> new Database.Ref(each.namespace(), each.key(), leaseKey)).toList(),
-                (refs, until, isGivenUp) -> database.acquireAll(all, refs.get(0).leaseKey(), request), leases -> new Leases(this, leases));
+        request.checkAll(transport.waitsForAll());
+        return acquire("AcquireAll", request, leaseKey -> all.stream().map(each -> new Transport.Ref(each.namespace(), each.key(), leaseKey)).toList(),
+                (refs, until, isGivenUp) -> transport.acquireAll(all, refs.get(0).leaseKey(), request.terms(), until, isGivenUp), leases -> new Leases(this, leases));
     }
 
     /**
@@ -277,9 +335,9 @@ public final class LeaseClient implements AutoCloseable {
         pool.shutdown();
         // Acquires that were given up end what they began, if the database answers.
         isInterrupted |= !endsWithin(1000);
-        database.abort();
+        transport.abort();
         isInterrupted |= !endsWithin(Clock.millis(2 * patience));
-        database.close();
+        transport.close();
         try {
             if (renewal != null && renewal != Thread.currentThread()) {
                 renewal.join(1000);
@@ -338,15 +396,15 @@ public final class LeaseClient implements AutoCloseable {
     }
 
     private interface Attempt {
-        List<Database.Grant> run(List<Database.Ref> refs, long until, BooleanSupplier isGivenUp);
+        List<Transport.Grant> run(List<Transport.Ref> refs, long until, BooleanSupplier isGivenUp);
     }
 
     Lease acquire(LeaseRequest request) throws InterruptedException {
-        return acquire("Acquire", request, leaseKey -> List.of(new Database.Ref(request.namespace, request.key, leaseKey)),
-                (refs, until, isGivenUp) -> List.of(database.acquire(refs.get(0), request, until, isGivenUp)), leases -> leases.get(0));
+        return acquire("Acquire", request, leaseKey -> List.of(new Transport.Ref(request.namespace, request.key, leaseKey)),
+                (refs, until, isGivenUp) -> List.of(transport.acquire(refs.get(0), request.terms(), until, isGivenUp)), leases -> leases.get(0));
     }
 
-    private <T> T acquire(String verb, LeaseRequest request, Function<String, List<Database.Ref>> names, Attempt attempt, Function<List<Lease>, T> result)
+    private <T> T acquire(String verb, LeaseRequest request, Function<String, List<Transport.Ref>> names, Attempt attempt, Function<List<Lease>, T> result)
             throws InterruptedException {
         CompletableFuture<T> answer = new CompletableFuture<>();
         Retrying retrying = new Retrying(this, request, verb);
@@ -374,10 +432,10 @@ public final class LeaseClient implements AutoCloseable {
         return new IllegalStateException("the client is closed");
     }
 
-    private <T> void acquire(Retrying retrying, LeaseRequest request, Function<String, List<Database.Ref>> names, Attempt attempt,
+    private <T> void acquire(Retrying retrying, LeaseRequest request, Function<String, List<Transport.Ref>> names, Attempt attempt,
             Function<List<Lease>, T> result, CompletableFuture<T> answer) {
         BooleanSupplier isGivenUp = () -> isClosed || answer.isDone();
-        List<Database.Ref> refs = names.apply(UUID.randomUUID().toString());
+        List<Transport.Ref> refs = names.apply(UUID.randomUUID().toString());
         refs.forEach(each -> releases.await(each, patience, isGivenUp));
         long until = request.whileAlive ? Clock.NEVER : Clock.in(request.wait);
         long end = until == Clock.NEVER ? until : until + patience;
@@ -425,7 +483,7 @@ public final class LeaseClient implements AutoCloseable {
         return false;
     }
 
-    private <T> void granted(LeaseRequest request, List<Database.Ref> refs, List<Database.Grant> grants, Function<List<Lease>, T> result,
+    private <T> void granted(LeaseRequest request, List<Transport.Ref> refs, List<Transport.Grant> grants, Function<List<Lease>, T> result,
             CompletableFuture<T> answer) {
         List<Lease> leases = new ArrayList<>();
         for (int i = 0; i < refs.size(); i++) {
@@ -440,6 +498,7 @@ public final class LeaseClient implements AutoCloseable {
         }
         answer.completeExceptionally(closed());
         giveUp(request, refs);
+        leases.forEach(Lease::endStream);
     }
 
     /** Renews the lease from now on. */
@@ -453,15 +512,15 @@ public final class LeaseClient implements AutoCloseable {
         }
     }
 
-    void undoLater(LeaseRequest request, Database.Ref ref) {
+    void undoLater(LeaseRequest request, Transport.Ref ref) {
         execute(() -> giveUp(request, List.of(ref)));
     }
 
     /** Sees to it that what was granted unheard is released. */
-    private void giveUp(LeaseRequest request, List<Database.Ref> refs) {
+    private void giveUp(LeaseRequest request, List<Transport.Ref> refs) {
         for (long until = Clock.in(request.duration); Clock.now() < until && !pool.isTerminated(); Clock.pause(200)) {
             try {
-                refs.forEach(database::undo);
+                refs.forEach(transport::undo);
                 return;
             } catch (LeaseException.Unavailable e) {
                 continue;

@@ -28,7 +28,19 @@ public abstract sealed class LeaseException extends RuntimeException {
         private final Duration silent;
         private final Duration heldFor;
 
-        Held(String message, String holder, int ahead, int holders, Integer unitsFree, Boolean isAlive, Double silent, Double heldFor) {
+        /**
+         * As a transport answers it.
+         *
+         * @param message for people
+         * @param holder of the name; null: none
+         * @param ahead how many wait before the caller
+         * @param holders how many hold it
+         * @param unitsFree null: there is no capacity
+         * @param isAlive whether the holder renews
+         * @param silent seconds since its last renewal, or null
+         * @param heldFor seconds since it was acquired, or null
+         */
+        public Held(String message, String holder, int ahead, int holders, Integer unitsFree, Boolean isAlive, Double silent, Double heldFor) {
             super(message, null);
             this.holder = holder;
             this.ahead = ahead;
@@ -112,7 +124,15 @@ public abstract sealed class LeaseException extends RuntimeException {
         private static final long serialVersionUID = 1;
         private final Reason reason;
 
-        Lost(String namespace, String key, Reason reason, String more) {
+        /**
+         * As a transport answers it.
+         *
+         * @param namespace of the lease
+         * @param key of the lease
+         * @param reason how it ended
+         * @param more words for people, or null
+         */
+        public Lost(String namespace, String key, Reason reason, String more) {
             super("the lease " + scopeName(namespace, key) + " is lost: " + reason.toString().toLowerCase(java.util.Locale.ROOT)
                     + (more == null ? "" : ": " + more), null);
             this.reason = reason;
@@ -153,7 +173,14 @@ public abstract sealed class LeaseException extends RuntimeException {
         private static final long serialVersionUID = 1;
         private final String reason;
 
-        Denied(String reason, String message, Throwable cause) {
+        /**
+         * As a transport answers it.
+         *
+         * @param reason why
+         * @param message for people
+         * @param cause or null
+         */
+        public Denied(String reason, String message, Throwable cause) {
             super(reason + ": " + message, cause);
             this.reason = reason;
         }
@@ -174,7 +201,14 @@ public abstract sealed class LeaseException extends RuntimeException {
         private static final long serialVersionUID = 1;
         private final Retry.Reason reason;
 
-        Unavailable(String message, Throwable cause, Retry.Reason reason) {
+        /**
+         * As a transport answers it.
+         *
+         * @param message for people
+         * @param cause or null
+         * @param reason why the attempt failed
+         */
+        public Unavailable(String message, Throwable cause, Retry.Reason reason) {
             super(message, cause);
             this.reason = reason;
         }
@@ -208,11 +242,26 @@ public abstract sealed class LeaseException extends RuntimeException {
         private final String field;
         private final String bound;
 
-        InvalidArgument(String field, String bound, Throwable cause) {
+        /**
+         * An argument is out of bounds.
+         *
+         * @param field its name
+         * @param bound what it must be
+         * @param cause or null
+         */
+        public InvalidArgument(String field, String bound, Throwable cause) {
             this(field + " must be " + bound, field, bound, cause);
         }
 
-        InvalidArgument(String message, String field, String bound, Throwable cause) {
+        /**
+         * As a transport answers it.
+         *
+         * @param message for people
+         * @param field the argument
+         * @param bound what it must be
+         * @param cause or null
+         */
+        public InvalidArgument(String message, String field, String bound, Throwable cause) {
             super(message, cause);
             this.field = field;
             this.bound = bound;

@@ -8,12 +8,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
-import java.util.stream.Collectors;
 
 /** What to acquire, and how; made by {@link LeaseClient#lease}. Use one from one thread. */
 public final class LeaseRequest {
     private static final String PROCESS = ManagementFactory.getRuntimeMXBean().getName(); // PID@HOST
-    private static final Duration FOREVER = Duration.ofSeconds(Long.MAX_VALUE);
 
     final String namespace;
     final String key;
@@ -22,9 +20,10 @@ public final class LeaseRequest {
     Duration atLeast = Duration.ZERO; // the policy's
     int units; // of a shared lease; 0: exclusive
     String owner = PROCESS;
-    String labels = "{}";
+    Map<String, String> labels = Map.of();
     boolean isRenewed = true;
     boolean whileAlive;
+    boolean isHold;
     LeaseListener listener;
     Retry.Strategy strategy; // null: the client's
     private final LeaseClient client;
@@ -85,7 +84,7 @@ public final class LeaseRequest {
      * @return this
      */
     public LeaseRequest waitForever() {
-        wait = FOREVER;
+        wait = Transport.FOREVER;
         return this;
     }
 
@@ -124,10 +123,20 @@ public final class LeaseRequest {
         return this;
     }
 
+    Transport.Terms terms() {
+        return new Transport.Terms(duration, wait, atLeast, units, owner, labels, whileAlive, isHold);
+    }
+
+    /** As the lease that there is, with another duration. */
+    Transport.Terms terms(Duration another, int unitsNow) {
+        return new Transport.Terms(another, Duration.ZERO, atLeast, unitsNow, owner, labels, false, false);
+    }
+
     /** What is for single leases. */
-    void checkAll() {
-        if (!wait.isZero() || whileAlive || units > 0 || !atLeast.isZero() || !isRenewed) {
-            throw new LeaseException.InvalidArgument("options", "none for single leases: no wait, atLeast, shared or withoutRenewal", null);
+    void checkAll(boolean mayWait) {
+        if (!wait.isZero() && !mayWait || whileAlive || units > 0 || !atLeast.isZero() || !isRenewed || isHold) {
+            throw new LeaseException.InvalidArgument("options", "none for single leases: no " + (mayWait ? "" : "wait, ")
+                    + "waitWhileAlive, atLeast, shared, hold or withoutRenewal", null);
         }
     }
 
@@ -157,8 +166,7 @@ public final class LeaseRequest {
      */
     public LeaseRequest labels(Map<String, String> value) {
         value.forEach(Bounds::label);
-        labels = value.entrySet().stream().map(each -> quoted(each.getKey()) + ":" + quoted(each.getValue()))
-                .collect(Collectors.joining(",", "{", "}"));
+        labels = Map.copyOf(value);
         return this;
     }
 
@@ -195,6 +203,18 @@ public final class LeaseRequest {
     }
 
     /**
+     * Has the daemon notice when this process dies: it releases the lease as failed then, and the next waiter follows within milliseconds. The daemon
+     * renews it while this process says that it is alive, over a stream, which has a thread. A client over JDBC holds it as any other lease: it is followed
+     * after its duration. {@link #lead} does so by itself.
+     *
+     * @return this
+     */
+    public LeaseRequest hold() {
+        isHold = true;
+        return this;
+    }
+
+    /**
      * Acquires the lease. The client renews it until it is released or lost.
      *
      * @return the lease
@@ -226,13 +246,13 @@ public final class LeaseRequest {
      */
     public <E extends Exception> Lease acquireIn(Connection connection, LeaseWork<?, E> work) throws E, SQLException {
         if (!wait.isZero() || whileAlive) {
-            throw new LeaseException.InvalidArgument("wait", "zero in a transaction; it is " + (wait == FOREVER ? "for ever" : wait), null);
+            throw new LeaseException.InvalidArgument("wait", "zero in a transaction; it is " + (wait == Transport.FOREVER ? "for ever" : wait), null);
         }
-        Database.Ref ref = new Database.Ref(namespace, key, UUID.randomUUID().toString());
+        Transport.Ref ref = new Transport.Ref(namespace, key, UUID.randomUUID().toString());
         Transaction transaction = Transaction.begin(connection);
         Lease lease = null;
         try {
-            Database.Grant grant = transaction.acquire(ref, this);
+            Transport.Grant grant = transaction.acquire(ref, this);
             if (grant == null) {
                 throw transaction.held(ref);
             }
@@ -278,7 +298,7 @@ public final class LeaseRequest {
 
     /**
      * Stands for election: waits for the lease, runs work while this process leads, and stands again when leadership was lost. The end
-     * of the work gives leadership up. A leader that dies is followed after its duration.
+     * of the work gives leadership up. A leader that dies is followed at once over gRPC, as {@link #hold} tells, and after its duration over JDBC.
      *
      * @param <T> what the work returns
      * @param <E> what the work throws
@@ -290,7 +310,7 @@ public final class LeaseRequest {
      * @throws InterruptedException the thread was interrupted while it waited
      */
     public <T, E extends Exception> T lead(LeaseWork<T, E> work) throws E, InterruptedException {
-        waitForever();
+        waitForever().hold();
         while (true) {
             try {
                 return call(work);
@@ -300,19 +320,5 @@ public final class LeaseRequest {
                 }
             }
         }
-    }
-
-    private static String quoted(String text) {
-        StringBuilder json = new StringBuilder("\"");
-        for (char c : text.toCharArray()) {
-            if (c == '"' || c == '\\') {
-                json.append('\\').append(c);
-            } else if (c < ' ') {
-                json.append(String.format("\\u%04x", (int) c));
-            } else {
-                json.append(c);
-            }
-        }
-        return json.append('"').toString();
     }
 }

@@ -24,7 +24,7 @@ final class Releases implements Runnable {
     private boolean isOver; // nothing is repeated any more
 
     private record Name(String namespace, String key) {
-        static Name of(Database.Ref ref) {
+        static Name of(Transport.Ref ref) {
             return new Name(ref.namespace(), ref.key());
         }
     }
@@ -32,10 +32,10 @@ final class Releases implements Runnable {
     /** A lease that is given back. Its holder has been told. */
     private static final class Parting {
         final Lease lease;
-        final Database.Ending ending;
+        final Transport.Ending ending;
         boolean isRepeated;
 
-        Parting(Lease lease, Database.Ending ending) {
+        Parting(Lease lease, Transport.Ending ending) {
             this.lease = lease;
             this.ending = ending;
         }
@@ -46,7 +46,7 @@ final class Releases implements Runnable {
     }
 
     /** False: there are too many. */
-    boolean add(Lease lease, Database.Ending ending) {
+    boolean add(Lease lease, Transport.Ending ending) {
         if (waiting.size() >= MOST) {
             return false;
         }
@@ -62,7 +62,7 @@ final class Releases implements Runnable {
     @Override
     public void run() {
         for (List<Parting> some = next(); !some.isEmpty(); some = next()) {
-            List<Database.Answer> answers = client.database.release(some.stream().map(each -> each.ending).toList());
+            List<Transport.Answer> answers = client.transport.release(some.stream().map(each -> each.ending).toList());
             boolean isRepeated = false;
             synchronized (client.lock) {
                 for (int i = 0; i < some.size(); i++) {
@@ -92,7 +92,7 @@ final class Releases implements Runnable {
     }
 
     /** False: it is to be repeated. */
-    private boolean take(Parting parting, Database.Answer answer) {
+    private boolean take(Parting parting, Transport.Answer answer) {
         boolean isUnanswered = answer.trouble() instanceof LeaseException.Unavailable;
         if (isUnanswered && !isOver && Clock.now() < parting.lease.deadline()) {
             parting.isRepeated = true;
@@ -107,11 +107,12 @@ final class Releases implements Runnable {
                     + " was to be released, and had been lost before: " + answer.lost());
         }
         last.remove(Name.of(parting.ending.ref()), parting);
+        parting.lease.endStream();
         return true;
     }
 
     /** Lets an acquire follow the client's own release of the same name. */
-    void await(Database.Ref ref, long nanos, BooleanSupplier isGivenUp) {
+    void await(Transport.Ref ref, long nanos, BooleanSupplier isGivenUp) {
         synchronized (client.lock) {
             await(() -> !last.containsKey(Name.of(ref)) || isGivenUp.getAsBoolean(), nanos);
         }

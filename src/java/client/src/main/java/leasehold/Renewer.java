@@ -103,18 +103,18 @@ final class Renewer implements Runnable {
     }
 
     private void request(List<Lease> asked, long patience) {
-        List<Database.Beat> beats = null;
+        List<Transport.Beat> beats = null;
         String trouble = "";
         long sent = Clock.now();
         try {
-            beats = client.database.heartbeat(asked.stream().map(Lease::ref).toList(), patience);
+            beats = client.transport.heartbeat(asked.stream().map(Lease::ref).toList(), patience);
         } catch (RuntimeException e) {
             trouble = e.getMessage();
         }
         synchronized (client.lock) {
             isAsking = false;
             for (int i = 0; i < asked.size(); i++) {
-                asked.get(i).answered(sent, beats == null ? new Database.Beat(0, 0, null, trouble) : beats.get(i));
+                asked.get(i).answered(sent, beats == null ? new Transport.Beat(0, 0, null, trouble) : beats.get(i));
             }
             client.lock.notifyAll();
         }

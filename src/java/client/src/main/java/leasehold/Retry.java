@@ -46,13 +46,21 @@ public record Retry(String verb, String namespace, String key, Reason reason, Le
         SOCKET_NOT_AVAILABLE,
         /** The connection broke, or was too slow, after the statement was sent: it may have been done. */
         SOCKET_CLOSED_WHILE_IN_FLIGHT,
+        /** The daemon has waited for as long as it may: the request goes on with what is left of its wait, whatever the strategy says. */
+        BLOCKING_TIMEOUT,
+        /** The daemon shuts down: the request goes on with another, whatever the strategy says. */
+        SHUTTING_DOWN,
+        /** The daemon answers that it has not been done. */
+        OUTCOME_RETRY,
+        /** The daemon's answer has a reason that this client does not know. */
+        UNKNOWN,
         /** The database answers that it cannot serve now. */
         DATABASE_UNAVAILABLE,
         /** Somebody keeps the row of the name locked. */
         SCOPE_BUSY,
         /** Another holds the lease, and the request does not wait. */
         LEASE_HELD,
-        /** Too many releases of this client wait to be sent. It is not repeated. */
+        /** Too many releases of this client wait to be sent, which is not repeated; or too many requests wait in the daemon. */
         OVERLOADED
     }
 

@@ -32,7 +32,9 @@ final class Retrying {
         reasons.add(reason);
         Retry retry = new Retry(verb, request.namespace, request.key, reason, e, attempts, Set.copyOf(reasons), Duration.ofNanos(left));
         Retry.Strategy strategy = request.strategy == null ? client.strategy : request.strategy;
-        Optional<Duration> delay = strategy.next(retry).filter(each -> each.compareTo(retry.remaining()) <= 0);
+        boolean isAlways = reason == Retry.Reason.BLOCKING_TIMEOUT || reason == Retry.Reason.SHUTTING_DOWN;
+        Optional<Duration> delay = isAlways ? Optional.of(Retry.controlledBackoff(attempts))
+                : strategy.next(retry).filter(each -> each.compareTo(retry.remaining()) <= 0);
         Lease.safely(() -> client.retryLog.accept(retry, delay));
         long until = Clock.in(delay.orElse(Duration.ZERO));
         for (long rest = until - Clock.now(); rest > 0 && !isGivenUp.getAsBoolean(); rest = until - Clock.now()) {

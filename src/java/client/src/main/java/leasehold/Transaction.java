@@ -32,18 +32,18 @@ final class Transaction {
     }
 
     /** Null: somebody else holds it. */
-    Database.Grant acquire(Database.Ref ref, LeaseRequest request) throws SQLException {
+    Transport.Grant acquire(Transport.Ref ref, LeaseRequest request) throws SQLException {
         long sent = Clock.now();
         return Session.run(connection, Database.ACQUIRE, rows -> rows.next() ? Database.grant(rows, sent) : null,
-                Database.acquireArguments(ref, request, request.units, Clock.nanos(request.duration)));
+                Database.acquireArguments(ref, request.terms()));
     }
 
-    LeaseException.Held held(Database.Ref ref) throws SQLException {
+    LeaseException.Held held(Transport.Ref ref) throws SQLException {
         return Session.run(connection, Database.EXPLAIN, rows -> Database.held(rows, ref), ref.namespace(), ref.key());
     }
 
     /** False: it was not held any more. */
-    boolean release(Database.Ref ref, String result, String failure) throws SQLException {
+    boolean release(Transport.Ref ref, String result, String failure) throws SQLException {
         return Session.run(connection, Database.releaseCall(failure), rows -> rows.next() && rows.getBoolean(1), ref.namespace(), ref.key(),
                 ref.leaseKey(), failure == null ? result : failure);
     }
@@ -84,7 +84,7 @@ final class Transaction {
     }
 
     /** This package's exception for a condition of Leasehold's, else the driver's own. */
-    static RuntimeException translate(Database.Ref ref, SQLException e) throws SQLException {
+    static RuntimeException translate(Transport.Ref ref, SQLException e) throws SQLException {
         if (e.getSQLState() == null || !e.getSQLState().startsWith("LH")) {
             throw e;
         }

@@ -309,7 +309,8 @@ abstract class Cases implements Reporter.Case {
         third.extend(seconds(40));
         assertEquals("SHARED 3 [1, 2, 5]", facts(third));
         var wrong = assertThrows(LeaseException.InvalidArgument.class, () -> client.lease("five", "k").shared(6).acquire());
-        assertEquals("units 1 to 5, is 6", wrong.field() + " " + wrong.bound());
+        assertEquals("units", wrong.field());
+        assertTrue(wrong.getMessage().contains("1 to 5") && wrong.getMessage().contains("is 6"), wrong.getMessage());
         assertEquals("units", assertThrows(LeaseException.InvalidArgument.class, () -> client.lease("five", "k").shared(0)).field());
     }
 
@@ -377,10 +378,18 @@ abstract class Cases implements Reporter.Case {
     }
 
     @Test
-    void denied_is_a_type() {
+    void denied_is_a_type() throws Exception {
         site.sql("select leasehold.set_policy('frozen', frozen => true)");
-        var denied = assertThrows(LeaseException.Denied.class, () -> site.client().lease("frozen", site.key).acquire());
-        assertEquals("NAMESPACE_FROZEN", denied.reason());
+        LeaseClient client = site.client();
+        await("Denied", () -> { // a daemon follows within a second
+            try {
+                client.lease("frozen", site.key).acquire().release();
+                return false;
+            } catch (LeaseException.Denied denied) {
+                assertEquals("NAMESPACE_FROZEN", denied.reason());
+                return true;
+            }
+        });
     }
 
     @Test
@@ -421,7 +430,7 @@ abstract class Cases implements Reporter.Case {
 
     @Test
     void wait_lasts_while_the_holder_is_alive() throws Exception {
-        LeaseClient client = site.client(LeaseClient.builder(site.url).poll(Duration.ofMillis(500)));
+        LeaseClient client = site.client(site.builder().poll(Duration.ofMillis(500)));
         Lease first = site.lease(client).duration(seconds(300)).acquire();
         var waiter = site.queue(site.lease(client).duration(seconds(300)).waitWhileAlive(), 1);
         first.release();
@@ -494,7 +503,7 @@ abstract class Cases implements Reporter.Case {
         })));
         assertEquals("queued", site.callState());
         assertTrue(List.of("", "free").contains(site.row("state")));
-        Lease lease = site.lease(client).owner("worker-1").duration(seconds(6)).acquireIn(connection, begun -> {
+        Lease lease = site.lease(client).owner("worker-1").duration(seconds(12)).acquireIn(connection, begun -> {
             becomes(connection, "token " + begun.token(), site.key);
             return null;
         });
@@ -613,7 +622,7 @@ abstract class Cases implements Reporter.Case {
         assertEquals("0", site.sql("select count(*) from leasehold.scope where namespace = 'cases.closed' and state = 'held'"));
     }
 
-    private List<LeaseScope> both() {
+    List<LeaseScope> both() {
         return List.of(new LeaseScope("cases", site.key), new LeaseScope("cases", site.key + " 2"));
     }
 
@@ -644,7 +653,7 @@ abstract class Cases implements Reporter.Case {
         mixed.tryRelease();
         assertEquals("scopes", assertThrows(LeaseException.InvalidArgument.class, () -> client.acquireAll(List.of())).field());
         assertEquals("options", assertThrows(LeaseException.InvalidArgument.class,
-                () -> client.acquireAll(both(), request -> request.waitFor(seconds(1)))).field());
+                () -> client.acquireAll(both(), on().equals("grpc") ? request -> request.hold() : request -> request.waitFor(seconds(1)))).field());
     }
 
     @Test

@@ -10,7 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** A proxy before PostgreSQL. While it is frozen, answers do not pass; while it refuses, there are no connections. */
-final class Pipe implements AutoCloseable {
+final class Pipe implements DirectCases.Way, AutoCloseable {
     private final ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     private final String url;
     private final int port;
@@ -77,9 +77,20 @@ final class Pipe implements AutoCloseable {
         return url.replace(":" + port + "/", ":" + listener.getLocalPort() + "/");
     }
 
-    synchronized void freeze(boolean on) {
+    @Override
+    public LeaseClient.Builder builder() {
+        return LeaseClient.builder(url());
+    }
+
+    @Override
+    public synchronized void freeze(boolean on) {
         isFrozen = on;
         notifyAll();
+    }
+
+    @Override
+    public void keepAnswers(boolean on) {
+        freeze(on);
     }
 
     private synchronized boolean isRefusing() {

@@ -3,12 +3,7 @@ package leasehold;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.util.ArrayList;
-import java.util.Collections;
 import java.util.List;
-import java.util.logging.Handler;
-import java.util.logging.LogRecord;
-import java.util.logging.Logger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.parallel.ResourceAccessMode;
@@ -32,26 +27,7 @@ class PoolerCasesTest extends Cases {
     @Test
     void pooler_is_noticed() throws Exception {
         LeaseClient client = site.client();
-        List<String> said = Collections.synchronizedList(new ArrayList<>());
-        Logger logger = Logger.getLogger("leasehold");
-        Handler handler = new Handler() {
-            @Override
-            public void publish(LogRecord entry) {
-                if (Thread.currentThread().getName().startsWith(client.name + " ")) {
-                    said.add(entry.getMessage());
-                }
-            }
-
-            @Override
-            public void flush() {
-            }
-
-            @Override
-            public void close() {
-            }
-        };
-        logger.addHandler(handler);
-        site.atEnd(() -> logger.removeHandler(handler));
+        List<String> said = site.log(client);
         for (int i = 0; i < 2; i++) {
             Lease first = site.lease(client).acquire();
             var waiter = site.queue(client, 1);

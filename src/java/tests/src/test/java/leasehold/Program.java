@@ -12,8 +12,13 @@ final class Program implements AutoCloseable {
     private final List<String> lines = new ArrayList<>();
 
     public static void main(String[] arguments) throws InterruptedException {
-        LeaseClient client = LeaseClient.create(arguments[1]);
-        Lease lease = client.lease("cases", arguments[2]).duration(Duration.ofMillis(Long.parseLong(arguments[3]))).acquire();
+        LeaseClient client = Site.builder(arguments[1]).patience(Duration.ofMinutes(1)).build();
+        client.explain("cases", arguments[2]); // connects: the first connection of a process takes part of a short lease
+        LeaseRequest request = client.lease("cases", arguments[2]).duration(Duration.ofMillis(Long.parseLong(arguments[3])));
+        if (arguments[0].equals("lead")) {
+            request.owner("child").lead(Program::lead);
+        }
+        Lease lease = request.acquire();
         if (arguments[0].equals("exit")) {
             throw new IllegalStateException("the end of a program that does not close its client"); // status 1
         }
@@ -25,10 +30,28 @@ final class Program implements AutoCloseable {
         System.exit(4);
     }
 
+    private static Void lead(Lease lease) {
+        System.out.println("token " + lease.token());
+        try {
+            while (true) {
+                System.out.println("working");
+                Thread.sleep(200);
+            }
+        } catch (InterruptedException e) {
+            System.out.println("lost " + lease.lost());
+            System.exit(4);
+            return null;
+        }
+    }
+
     Program(Site site, String what, Duration duration) throws IOException {
+        this(site, what, duration, site.on.equals("grpc") ? System.getenv("LEASEHOLD_TEST_DAEMON") : site.url);
+    }
+
+    Program(Site site, String what, Duration duration, String to) throws IOException {
         String path = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
-        process = new ProcessBuilder(ProcessHandle.current().info().command().orElse("java"), "-cp", path, Program.class.getName(), what,
-                site.url, site.key, String.valueOf(duration.toMillis())).redirectErrorStream(true).start();
+        process = new ProcessBuilder(ProcessHandle.current().info().command().orElse("java"), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", path, Program.class.getName(), what,
+                to, site.key, String.valueOf(duration.toMillis())).redirectErrorStream(true).start();
         Thread reader = new Thread(() -> process.inputReader().lines().forEach(line -> {
             synchronized (lines) {
                 lines.add(line);
@@ -49,8 +72,16 @@ final class Program implements AutoCloseable {
         }
     }
 
+    /** The first line that begins so, once it is there. */
+    String line(String word) throws Exception {
+        Site.await("a line with " + word, () -> count(word) > 0);
+        synchronized (lines) {
+            return lines.stream().filter(line -> line.startsWith(word)).findFirst().orElseThrow();
+        }
+    }
+
     int status() throws InterruptedException {
-        return process.waitFor(60, TimeUnit.SECONDS) ? process.exitValue() : -1;
+        return process.waitFor(180, TimeUnit.SECONDS) ? process.exitValue() : -1;
     }
 
     @Override

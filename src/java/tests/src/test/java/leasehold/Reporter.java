@@ -31,7 +31,8 @@ public class Reporter implements TestWatcher {
 
     private static void print(ExtensionContext context, String outcome) {
         String name = context.getRequiredTestMethod().getName();
+        String with = context.getRequiredTestClass().getSimpleName().endsWith("DaemonTest") ? "-grpc" : "";
         Optional<String> on = context.getTestInstance().filter(Case.class::isInstance).map(each -> ((Case) each).on());
-        System.out.println((on.isPresent() ? "case " + name + " on " + on.get() : "test java" + LIBRARIES + "-" + name) + " " + outcome);
+        System.out.println((on.isPresent() ? "case " + name + " on " + on.get() : "test java" + LIBRARIES + "-" + name + with) + " " + outcome);
     }
 }

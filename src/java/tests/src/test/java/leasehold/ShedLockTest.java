@@ -36,9 +36,13 @@ class ShedLockTest {
     private Site site;
     private LeaseholdLockProvider provider;
 
+    String on() {
+        return "sql";
+    }
+
     @BeforeEach
     void begin(TestInfo test) {
-        site = new Site("sql", test.getTestMethod().orElseThrow().getName());
+        site = new Site(on(), test.getTestMethod().orElseThrow().getName());
         provider = new LeaseholdLockProvider(site.client(), "jobs");
     }
 

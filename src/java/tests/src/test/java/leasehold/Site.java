@@ -15,15 +15,21 @@ import java.sql.Statement;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import leasehold.grpc.Daemons;
 
 /** A database, direct or behind PgBouncer, and the scope of one test. tests/clients/java/run makes the databases. */
 final class Site implements AutoCloseable {
     private static final ConcurrentHashMap<String, Thread> REAPERS = new ConcurrentHashMap<>();
+    private static final HttpClient HTTP = HttpClient.newHttpClient();
     final String on;
     final String key;
     final String url;
@@ -34,9 +40,11 @@ final class Site implements AutoCloseable {
     Site(String on, String key) {
         this.on = on;
         this.key = key + Reporter.LIBRARIES;
-        url = System.getenv(on.equals("pooler") ? "LEASEHOLD_TEST_POOLER" : "LEASEHOLD_TEST_SQL");
-        direct = System.getenv(on.equals("pooler") ? "LEASEHOLD_TEST_POOLED" : "LEASEHOLD_TEST_SQL");
-        REAPERS.computeIfAbsent(on, unused -> reaper());
+        url = System.getenv(on.equals("pooler") ? "LEASEHOLD_TEST_POOLER" : on.equals("grpc") ? "LEASEHOLD_TEST_DAEMONS" : "LEASEHOLD_TEST_SQL");
+        direct = on.equals("pooler") ? System.getenv("LEASEHOLD_TEST_POOLED") : url;
+        if (!on.equals("grpc")) { // daemons reap
+            REAPERS.computeIfAbsent(on, unused -> reaper());
+        }
     }
 
     /** What cron does where no daemon is. */
@@ -73,13 +81,47 @@ final class Site implements AutoCloseable {
     }
 
     LeaseClient client() {
-        return client(LeaseClient.builder(url));
+        return client(builder());
+    }
+
+    LeaseClient.Builder builder() {
+        return builder(on.equals("grpc") ? System.getenv("LEASEHOLD_TEST_DAEMON") : url);
+    }
+
+    /** Of a URL of pgjdbc, or a daemon's address. */
+    static LeaseClient.Builder builder(String to) {
+        return to.startsWith("jdbc:") ? LeaseClient.builder(to) : LeaseClient.builder(Daemons.at(to));
     }
 
     LeaseClient client(LeaseClient.Builder builder) {
-        LeaseClient client = builder.property("ApplicationName", "java-" + key).build();
+        LeaseClient client = (on.equals("grpc") ? builder : builder.property("ApplicationName", "java-" + key)).build();
         clients.add(client);
         return client;
+    }
+
+    /** What the client's threads say in the log. */
+    List<String> log(LeaseClient client) {
+        List<String> said = Collections.synchronizedList(new ArrayList<>());
+        Logger logger = Logger.getLogger("leasehold");
+        Handler handler = new Handler() {
+            @Override
+            public void publish(LogRecord entry) {
+                if (Thread.currentThread().getName().startsWith(client.name + " ")) {
+                    said.add(entry.getMessage());
+                }
+            }
+
+            @Override
+            public void flush() {
+            }
+
+            @Override
+            public void close() {
+            }
+        };
+        logger.addHandler(handler);
+        atEnd(() -> logger.removeHandler(handler));
+        return said;
     }
 
     /** A connection of the application's. */
@@ -108,6 +150,19 @@ final class Site implements AutoCloseable {
         }
     }
 
+    /** What tests/clients/control.py answers. */
+    static String ask(String what, String json) throws Exception {
+        var ask = HttpRequest.newBuilder(URI.create(System.getenv("LEASEHOLD_CONTROL") + "/" + what)).POST(HttpRequest.BodyPublishers.ofString(json)).build();
+        HttpResponse<String> answer = HTTP.send(ask, HttpResponse.BodyHandlers.ofString());
+        assertEquals(200, answer.statusCode(), what + " " + json + ": " + answer.body());
+        return answer.body();
+    }
+
+    /** Of an object of JSON: a string or a number. */
+    static String field(String json, String name) {
+        return json.replaceFirst("(?s).*\"" + name + "\": \"?([^\",}]*).*", "$1");
+    }
+
     /** A row of the application's, with the key of the case. */
     void call(String state) {
         sql("do $$ begin create table if not exists call (id text primary key, state text not null); exception when unique_violation then null; end $$");
@@ -120,10 +175,7 @@ final class Site implements AutoCloseable {
 
     /** A connection of the application's, which breaks at COMMIT: tests/clients/commit_proxy.py. */
     Connection commitProxy(String mode) throws Exception {
-        var ask = HttpRequest.newBuilder(URI.create(System.getenv("LEASEHOLD_CONTROL") + "/commit_proxy"))
-                .POST(HttpRequest.BodyPublishers.ofString("{\"mode\": \"" + mode + "\"}")).build();
-        String answer = HttpClient.newHttpClient().send(ask, HttpResponse.BodyHandlers.ofString()).body();
-        String port = answer.replaceFirst("\\D*(\\d+)\\D*", "$1");
+        String port = field(ask("commit_proxy", "{\"mode\": \"" + mode + "\"}"), "port");
         Connection connection = DriverManager.getConnection(url.replaceFirst(":\\d+/", ":" + port + "/") + "&prepareThreshold=0");
         return atEnd(connection);
     }
@@ -181,9 +233,9 @@ final class Site implements AutoCloseable {
 
     /** A bound, not a measurement. */
     static void await(String what, Callable<Boolean> condition) throws Exception {
-        for (long end = System.nanoTime() + 60_000_000_000L; !condition.call(); sleep(10)) {
+        for (long end = System.nanoTime() + 120_000_000_000L; !condition.call(); sleep(10)) {
             if (System.nanoTime() > end) {
-                fail(what + " did not come true within a minute");
+                fail(what + " did not come true within two minutes");
             }
         }
     }
@@ -206,7 +258,7 @@ final class Site implements AutoCloseable {
         }
 
         T get() throws Exception {
-            return result.get(60, java.util.concurrent.TimeUnit.SECONDS);
+            return result.get(180, java.util.concurrent.TimeUnit.SECONDS); // a bound, not a measurement
         }
 
         Throwable trouble() throws Exception {

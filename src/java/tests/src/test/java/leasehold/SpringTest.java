@@ -30,9 +30,13 @@ import org.springframework.integration.support.leader.LockRegistryLeaderInitiato
 class SpringTest {
     private Site site;
 
+    String on() {
+        return "sql";
+    }
+
     @BeforeEach
     void begin(TestInfo test) {
-        site = new Site("sql", test.getTestMethod().orElseThrow().getName());
+        site = new Site(on(), test.getTestMethod().orElseThrow().getName());
     }
 
     @AfterEach
@@ -76,8 +80,12 @@ class SpringTest {
         await("a leader", () -> first.getContext().isLeader());
         var second = candidate("second");
         await("a second candidate", () -> site.waiters().equals("1"));
-        site.forceRelease("cases");
-        await("another leader", () -> second.getContext().isLeader() && !first.getContext().isLeader());
+        await("another leader", () -> {
+            if (first.getContext().isLeader() && site.waiters().equals("1")) { // it may have come back before the second stood again
+                site.forceRelease("cases");
+            }
+            return second.getContext().isLeader() && !first.getContext().isLeader();
+        });
     }
 
     @Test
@@ -145,7 +153,7 @@ class SpringTest {
 
     @Test
     void spring_tells_a_lost_lock() throws Exception {
-        LeaseholdLockRegistry registry = registry(6);
+        LeaseholdLockRegistry registry = registry(12);
         LeaseholdLock lock = registry.obtain(site.key);
         lock.lock();
         site.forceRelease("cases");
@@ -156,7 +164,7 @@ class SpringTest {
         await("the loss", () -> !lease.isHeld());
         assertThrows(IllegalStateException.class, () -> registry.renewLock(site.key));
         assertFalse(lock.tryLock());
-        assertTrue(lock.tryLock());
+        await("the lock", lock::tryLock); // one try finds the scope busy while another session looks at its row
         lock.unlock();
     }
 

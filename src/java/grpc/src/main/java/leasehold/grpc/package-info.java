@@ -1,0 +1,2 @@
+/** Leases of daemons over gRPC, by {@link leasehold.LeaseClient}. */
+package leasehold.grpc;

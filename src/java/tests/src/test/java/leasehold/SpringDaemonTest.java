@@ -1,0 +1,12 @@
+package leasehold;
+
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+
+/** The same with a client of a daemon. */
+@EnabledIfEnvironmentVariable(named = "LEASEHOLD_TEST_SQL", matches = ".+", disabledReason = "tests/clients/java/run starts the servers")
+class SpringDaemonTest extends SpringTest {
+    @Override
+    String on() {
+        return "grpc";
+    }
+}
