@@ -279,9 +279,9 @@ select is(t.denied('scheduler', call), true, 'a client may not: ' || call)
                     'select leasehold.run_schedule_now(''a.life'')', 'select * from leasehold.tick', 'update leasehold.tick set state = ''due''']) call;
 select is(t.denied('scheduler', call), false, 'a client may: ' || call)
   from unnest(array['select leasehold.claim_tick(''a.life'')', 'select leasehold.until_tick(''a.life'')', 'select leasehold.schedule_instants(''@daily'')', 'select leasehold.tick_channel(''a.life'')']) call;
-create role a_reader login in role leasehold_reader;
-select is(t.denied('a_reader', 'select lease_key from leasehold.tick'), true, 'a reader sees no lease key');
-select is(t.denied('a_reader', 'select schedule, at, state from leasehold.tick'), false, 'but ticks');
+create role schedule_reader login in role leasehold_reader;
+select is(t.denied('schedule_reader', 'select lease_key from leasehold.tick'), true, 'a reader sees no lease key');
+select is(t.denied('schedule_reader', 'select schedule, at, state from leasehold.tick'), false, 'but ticks');
 select is((select array_agg(distinct action order by action) from leasehold.audit where namespace = 'p.a'), array['schedule_pause', 'schedule_resume', 'schedule_run', 'schedule_set'], 'the audit knows who did what');
 
 -- for daemons
