@@ -68,7 +68,8 @@ comment on function leasehold_internal.view_schedules is 'Schedules, for people'
 -- A page of ticks, the newest first, in this state (null: any), of instants from `p_since` on. Reads the newest of each schedule by the primary key. Locks
 -- nothing.
 create or replace function leasehold_internal.view_ticks(
-  p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text, p_state text, p_since timestamptz)
+  p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text, p_state text default null,
+  p_since timestamptz default null)
 returns table (
   namespace text, at timestamptz, due_at timestamptz, state text, attempt integer, token bigint, owner text, next_try_at timestamptz,
   started_at timestamptz, ended_at timestamptz, result text, error text, instants bigint, until_at timestamptz, by_hand boolean, after text)

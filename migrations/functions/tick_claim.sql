@@ -157,8 +157,8 @@ declare
     claim_tick.name, claim_tick.owner, claim_tick.duration, claim_tick.lease_key, claim_tick.labels);
   v_answer record;
 begin
-  {{refused.text}}
   {{denied.text}}
+  {{refused.text}}
   perform set_config('leasehold.hooks', 'inline', true);
   select c.* into v_answer
     from leasehold_internal.claim_tick_as(
@@ -262,8 +262,8 @@ declare
   v_denial text := leasehold_internal.denial('lease', until_tick.name);
   v_problem leasehold_internal.problem := leasehold_internal.schedule_problem(until_tick.name, true);
 begin
-  {{refused.text}}
   {{denied.text}}
+  {{refused.text}}
   return leasehold_internal.wait_for_tick(until_tick.name);
 end
 $$;

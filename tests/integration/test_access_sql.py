@@ -25,17 +25,25 @@ FUNCTIONS = {
     "leave_queue": ("lease", "leasehold.leave_queue({ns}, {key}, gen_random_uuid())"),
     "end_reason": ("lease", "leasehold.end_reason({ns}, {key}, gen_random_uuid())"),
     "guard": ("guard lease", "leasehold.guard({ns}, {key}, 1)"),
+    "claim_tick": ("lease", "leasehold.claim_tick({ns}, {key})"),
+    "until_tick": ("lease", "leasehold.until_tick({ns})"),
     "explain": ("read", "leasehold.explain({ns}, {key})"),
     "reap": (None, "leasehold.reap(array[{ns}])"),
     "force_release": (None, "leasehold.force_release({ns}, {key}, 'x', 1)"),
     "set_policy": (None, "leasehold.set_policy({ns}, grace => '1 s')"),
     "reset_policy": (None, "leasehold.reset_policy({ns})"),
+    "set_schedule": (None, "leasehold.set_schedule({ns}, '@daily')"),
+    "pause_schedule": (None, "leasehold.pause_schedule({ns})"),
+    "remove_schedule": (None, "leasehold.remove_schedule({ns})"),
+    "run_schedule_now": (None, "leasehold.run_schedule_now({ns})"),
     "bump_epoch": (None, "leasehold.bump_epoch()"),
     "access_grant": (None, "leasehold.access_grant('role:x', {ns}, 'read')"),
     "access_revoke": (None, "leasehold.access_revoke('role:x', {ns})"),
     "token_create": (None, "leasehold.token_create('x')"),
     "token_revoke": (None, "leasehold.token_revoke('x')"),
 }
+# They read nothing, and may be called by everybody.
+FREE = {"schedule_instants", "tick_channel"}
 # For members of leasehold_owner alone.
 OWNERS = {"set_audit_retention", "add_hook", "remove_hook", "remove_hook_named"}
 # What a member of leasehold_client can read at all.
@@ -186,11 +194,11 @@ def test_each_relation_shows_what_may_be_read_alone(world, role):
 
 def test_the_tables_have_everything_that_is_public(world):
     functions = set(world.psql("select distinct proname from pg_proc where pronamespace = 'leasehold'::regnamespace").split())
-    assert functions == set(FUNCTIONS) | OWNERS
+    assert functions == set(FUNCTIONS) | FREE | OWNERS
     for role, wanted in (("client", {name for name, (right, _) in FUNCTIONS.items() if right}), ("admin", set(FUNCTIONS))):
         granted = set(world.psql(f"select distinct proname from pg_proc where pronamespace = 'leasehold'::regnamespace"
                                  f" and has_function_privilege('leasehold_{role}', oid, 'execute')").split())
-        assert granted == wanted, role
+        assert granted == wanted | FREE, role
     readable = set(world.psql("select relname from pg_class where relnamespace = 'leasehold'::regnamespace and relkind in ('r', 'v', 'p', 'm', 'f')"
                               " and has_any_column_privilege('leasehold_client', oid, 'select')").split())
     assert readable == RELATIONS
