@@ -32,9 +32,9 @@ async function transact(client, work, lookUp) {
   }
 }
 
-/** Refuses one that is open: its COMMIT would be somebody else's, and the client would not know when. */
+/** Refuses one that is open: its COMMIT would be somebody else's, and the client would not know when. A clock may show one time for some statements. */
 async function begin(client) {
-  const { rows } = await client.query('select now() <> statement_timestamp() as open');
+  const { rows } = await client.query('select now() <> statement_timestamp() or pg_current_xact_id_if_assigned() is not null as open');
   if (rows[0].open) {
     throw new InvalidArgumentError('client must have no transaction open: this begins one, and commits it', 'client', 'without a transaction');
   }
