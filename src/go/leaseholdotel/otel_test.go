@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,16 +61,21 @@ func wait(t testing.TB, what string, done <-chan struct{}) {
 	}
 }
 
-// carried has what each call to the daemon carried, by the last part of its method.
-type carried map[string][]string
-
-func (c carried) note(ctx context.Context, method string) {
-	sent, _ := metadata.FromOutgoingContext(ctx)
-	name := method[strings.LastIndex(method, "/")+1:]
-	c[name] = append(c[name], strings.Join(sent.Get("traceparent"), " "))
+// carried has what each call to the daemon carried, by the last part of its method. Renewals are calls of another goroutine.
+type carried struct {
+	mutex sync.Mutex
+	by    map[string][]string
 }
 
-func (c carried) options() []grpc.DialOption {
+func (c *carried) note(ctx context.Context, method string) {
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	name := method[strings.LastIndex(method, "/")+1:]
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.by[name] = append(c.by[name], strings.Join(sent.Get("traceparent"), " "))
+}
+
+func (c *carried) options() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 			c.note(ctx, method)
@@ -83,7 +89,7 @@ func (c carried) options() []grpc.DialOption {
 }
 
 // clients are one of the site, and one that reaches nobody.
-func clients(t *testing.T, on string, sent carried) (*leasehold.Client, *leasehold.Client) {
+func clients(t *testing.T, on string, sent *carried) (*leasehold.Client, *leasehold.Client) {
 	site := map[string]any{}
 	ask(t, "site", struct{}{}, &site)
 	patience := leasehold.Patience(300 * time.Millisecond)
@@ -118,8 +124,8 @@ func tellsOfEachLease(t *testing.T, on string) {
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	otel.SetTracerProvider(tracers)
 	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
-	sent, namespace := carried{}, fmt.Sprintf("telemetry-%d", time.Now().UnixNano())
-	client, nowhere := clients(t, on, sent)
+	carries, namespace := &carried{by: map[string][]string{}}, fmt.Sprintf("telemetry-%d", time.Now().UnixNano())
+	client, nowhere := clients(t, on, carries)
 	ctx, caller := tracers.Tracer("program").Start(context.Background(), "caller")
 
 	renewed, lost := make(chan struct{}, 100), make(chan struct{})
@@ -186,6 +192,9 @@ func tellsOfEachLease(t *testing.T, on string) {
 		"leasehold.acquire.duration exclusive": "4 in s", "leasehold.acquire.duration exclusive held": "1 in s", "leasehold.acquire.duration exclusive unavailable": "1 in s",
 	})
 	if on == "grpc" {
+		carries.mutex.Lock()
+		defer carries.mutex.Unlock()
+		sent := carries.by
 		for _, each := range sent["AcquireStream"] {
 			if len(each) != 55 || !parents[each[:52]] {
 				t.Errorf("an acquire carries %q; its span is one of %v", each, parents)
