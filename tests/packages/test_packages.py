@@ -151,6 +151,7 @@ def sbom_validator():
 @pytest.mark.parametrize("package", ["leasehold", "libleasehold0", EXTENSION])
 def test_a_package_says_what_it_is_made_of(built, package, tmp_path):
     files = tmp_path / "debian" / package
+    files.parent.mkdir()
     run("dpkg-deb", "-x", built.file(package), files)
     (path,) = files.glob(f"usr/share/doc/{package}/sbom.*.cdx.json")
     said = json.loads(path.read_text())
