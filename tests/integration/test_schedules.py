@@ -127,6 +127,16 @@ def test_a_wait_ends_with_the_tick(schedules, name):
     assert len(results) == 4 and sum(each.HasField("lease") for each in results) == 1
 
 
+def test_a_daemon_without_max_block_lets_a_claim_wait(cluster, name):
+    service = Service(cluster, "--max-block", "0")
+    try:
+        schedules = sb_grpc.ScheduleServiceStub(service.client.channel)
+        set_schedule(schedules, name, "every 5 s")
+        assert claim(schedules, name, wait=20).HasField("lease")
+    finally:
+        service.close()
+
+
 def test_an_answer_without_a_tick_says_how_long_until_the_next(schedules, name):
     set_schedule(schedules, name)
     answer = claim(schedules, name)

@@ -223,14 +223,14 @@ static struct claim *keep(struct lh_asked *asked, const struct lh_acquire *acqui
     struct lh_arena *memory = &claim->memory;
     struct lh_schedule_settings *settings = &claim->settings;
     char lease_key[LH_UUID_TEXT_BYTES];
+    int64_t most_us = asked->service->max_block_us; /* 0: no limit */
+    int64_t wait_us = most_us > 0 && most_us < acquire->wait_us ? most_us : acquire->wait_us;
 
     claim->call = asked->call;
     claim->service = asked->service;
     claim->caller = caller;
     claim->arrived_us = lh_rpc_call_arrived_us(asked->call);
-    claim->until_us =
-        claim->arrived_us +
-        (acquire->wait_us < asked->service->max_block_us ? acquire->wait_us : asked->service->max_block_us);
+    claim->until_us = claim->arrived_us + wait_us;
     lh_uuid_format(&acquire->lease_key, lease_key);
     settings->change.ns = lh_arena_strdup(memory, acquire->ns);
     lh_schedule_setting(settings, "labels",
