@@ -25,9 +25,8 @@ $$;
 -- Schedules, in the order of their names, each with how its ticks stand. Locks nothing.
 create or replace function leasehold_internal.schedules_shown(p_names text[])
 returns table (
-  namespace text, expression text, time_zone text, starts_at timestamptz, ends_at timestamptz, catch_up text, catch_up_max integer, tick_deadline bigint,
-  overlap integer, jitter bigint, attempts integer, backoff bigint, paused boolean, created_at timestamptz, updated_at timestamptz, next_at timestamptz,
-  last_done_at timestamptz, running bigint, missed bigint, dead bigint, trouble text, after text)
+  {{shown.text}},
+  after text)
 language sql stable
 security definer
 as $$
@@ -49,9 +48,8 @@ comment on function leasehold_internal.schedules_shown is 'Schedules and how the
 create or replace function leasehold_internal.view_schedules(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (
-  namespace text, expression text, time_zone text, starts_at timestamptz, ends_at timestamptz, catch_up text, catch_up_max integer, tick_deadline bigint,
-  overlap integer, jitter bigint, attempts integer, backoff bigint, paused boolean, created_at timestamptz, updated_at timestamptz, next_at timestamptz,
-  last_done_at timestamptz, running bigint, missed bigint, dead bigint, trouble text, after text)
+  {{shown.text}},
+  after text)
 language sql stable
 security definer
 as $$
@@ -96,9 +94,8 @@ comment on function leasehold_internal.view_ticks is 'Ticks of schedules, for pe
 -- Set a schedule, or pause or resume it. They return it. They lock what set_schedule_by() and pause_schedule_by() do.
 create or replace function leasehold_internal.schedule_set_by(p_by text, p_peer text, p_name text, p_names text[], p_values text[])
 returns table (
-  namespace text, expression text, time_zone text, starts_at timestamptz, ends_at timestamptz, catch_up text, catch_up_max integer, tick_deadline bigint,
-  overlap integer, jitter bigint, attempts integer, backoff bigint, paused boolean, created_at timestamptz, updated_at timestamptz, next_at timestamptz,
-  last_done_at timestamptz, running bigint, missed bigint, dead bigint, trouble text, after text)
+  {{shown.text}},
+  after text)
 language plpgsql
 security definer
 as $$
@@ -120,9 +117,8 @@ comment on function leasehold_internal.schedule_set_by is 'Set a schedule by set
 
 create or replace function leasehold_internal.schedule_pause_by(p_by text, p_peer text, p_name text, p_names text[], p_values text[])
 returns table (
-  namespace text, expression text, time_zone text, starts_at timestamptz, ends_at timestamptz, catch_up text, catch_up_max integer, tick_deadline bigint,
-  overlap integer, jitter bigint, attempts integer, backoff bigint, paused boolean, created_at timestamptz, updated_at timestamptz, next_at timestamptz,
-  last_done_at timestamptz, running bigint, missed bigint, dead bigint, trouble text, after text)
+  {{shown.text}},
+  after text)
 language plpgsql
 security definer
 as $$
@@ -157,9 +153,8 @@ comment on function leasehold_internal.schedule_run_now_by is 'Make a tick of a 
 -- nothing.
 create or replace function leasehold_internal.schedule_get_by(p_by text, p_peer text, p_name text, p_names text[], p_values text[])
 returns table (
-  namespace text, expression text, time_zone text, starts_at timestamptz, ends_at timestamptz, catch_up text, catch_up_max integer, tick_deadline bigint,
-  overlap integer, jitter bigint, attempts integer, backoff bigint, paused boolean, created_at timestamptz, updated_at timestamptz, next_at timestamptz,
-  last_done_at timestamptz, running bigint, missed bigint, dead bigint, trouble text, next text,
+  {{shown.text}},
+  next text,
   at timestamptz, due_at timestamptz, state text, attempt integer, token bigint, owner text, next_try_at timestamptz,
   started_at timestamptz, ended_at timestamptz, result text, error text, instants bigint, until_at timestamptz, by_hand boolean)
 language plpgsql
