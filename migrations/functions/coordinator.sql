@@ -80,6 +80,7 @@ begin
   if exists (select from leasehold.schedule s where s.look_at <= v_now) then
     perform leasehold_internal.make_all_ticks(v_now);
   end if;
+  perform leasehold_internal.forget_hand_overs();
   return query select v_now, v_is_registered, null::text, null::text, a.version from leasehold.access_state a;
   if v_is_registered and exists (select 1 from leasehold.waiter q where q.coordinator = p_coordinator) then
     v_life := leasehold_internal.life(p_clock);

@@ -36,7 +36,8 @@ begin
     join leasehold.waiter w
       on w.namespace = explain.namespace and w.key = explain.key and w.ticket = h.ticket;
   policy := jsonb_strip_nulls(to_jsonb(v_rules) - 'namespace' - 'quota_prefix')
-            || (select to_jsonb(h) from leasehold_internal.history_policy_of(explain.namespace) h);
+            || (select to_jsonb(h) from leasehold_internal.history_policy_of(explain.namespace) h)
+            || jsonb_build_object('hand_over_grace', leasehold_internal.hand_over_grace_of(explain.namespace));
   since := v_scope.ended_at;
   holders := 0;
   if state <> 'free' then
@@ -70,6 +71,7 @@ begin
   if waiters > 0 and leasehold_internal.is_deadlocked(explain.namespace, explain.key) then
     advice := advice || '; deadlock: a holder of this waits for one of those who wait here; select * from leasehold.deadlock shows the circle';
   end if;
+  advice := advice || coalesce(leasehold_internal.hand_over_text(explain.namespace, explain.key, v_now), '');
   if rests_until is not null and state = 'free' then
     state := 'resting';
   end if;

@@ -211,7 +211,7 @@ create or replace view leasehold.effective_policy with (security_barrier) as
          r.min_duration, r.max_duration, r.grace, r.max_hold, r.dead_after, r.expiry, r.reaper, r.frozen, r.max_leases,
          r.max_waiters, h.history, r.max_reap_failures, r.hook_timeout, r.free_retention, h.history_retention,
          jsonb_object(leasehold_internal.policy_columns(), leasehold_internal.policy_sources(n.namespace)) as sources, r.at_least, r.capacity,
-         r.end_at_max_hold
+         r.end_at_max_hold, leasehold_internal.hand_over_grace_of(n.namespace) as hand_over_grace
     from (select p.namespace from leasehold.policy p
            union
           select s.namespace from leasehold.scope s) n
@@ -241,6 +241,7 @@ comment on column leasehold.effective_policy.free_retention is 'How long a free 
 comment on column leasehold.effective_policy.history_retention is 'How long history is kept';
 comment on column leasehold.effective_policy.at_least is 'A scope rests until so long after its grant, whenever the lease ends; null: 0';
 comment on column leasehold.effective_policy.capacity is 'How many units a scope has for shared leases; null: any number';
+comment on column leasehold.effective_policy.hand_over_grace is 'How long a holder has to answer a request to hand over';
 comment on column leasehold.effective_policy.sources is 'For each setting the prefix that it comes from; '''' is the root';
 
 grant select on leasehold.lease, leasehold.queue, leasehold.lease_summary, leasehold.effective_policy, leasehold.coordinator, leasehold.policy,
@@ -257,5 +258,6 @@ grant execute on function leasehold_internal.life_and_time, leasehold_internal.t
   leasehold_internal.is_expired, leasehold_internal.sees_tokens, leasehold_internal.rests_until, leasehold_internal.rest_ends_at,
   leasehold_internal.lease_facts, leasehold_internal.scope_of_share, leasehold_internal.lease_states, leasehold_internal.lease_columns
   to leasehold_client, leasehold_reader, leasehold_coordinator, leasehold_admin;
-grant execute on function leasehold_internal.policy_columns, leasehold_internal.policy_sources, leasehold_internal.history_policy_of
+grant execute on function leasehold_internal.policy_columns, leasehold_internal.policy_sources, leasehold_internal.history_policy_of,
+  leasehold_internal.hand_over_grace_of
   to leasehold_reader, leasehold_coordinator, leasehold_admin;

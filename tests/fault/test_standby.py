@@ -57,7 +57,7 @@ def pair():
 
 def test_each_view_shows_what_it_shows_on_the_primary(pair):
     views = pair.psql("select viewname from pg_views where schemaname = 'leasehold' order by 1").split()
-    assert {"lease", "queue", "lease_summary", "effective_policy", "hook", "reap_failure"} <= set(views)
+    assert {"lease", "queue", "lease_summary", "effective_policy", "hook", "reap_failure", "hand_over_request"} <= set(views)
     for view in [*views, "history", "audit", "policy", "coordinator", "migration"]:
         count = f"select count(*) from leasehold.{view}"
         assert pair.read(f"select * from leasehold.{view}") is not None

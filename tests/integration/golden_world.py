@@ -106,7 +106,7 @@ EVERY_SETTING = dict(
     min_duration=duration(2), max_duration=duration(7200), grace=duration(3.5), max_hold=duration(5400), dead_after=duration(4000),
     expiry=pb.Policy.EXPIRY_REAP, reaper=pb.Policy.REAPER_EXTERNAL, frozen={"value": False}, max_leases={"value": 70}, max_waiters={"value": 80},
     history={"value": True}, max_reap_failures={"value": 3}, hook_timeout=duration(0.25), free_retention=duration(3600),
-    history_retention=duration(86400), capacity={"value": 4}, at_least=duration(0), end_at_max_hold={"value": True})
+    history_retention=duration(86400), capacity={"value": 4}, at_least=duration(0), end_at_max_hold={"value": True}, hand_over_grace=duration(45))
 
 
 def namespace(dotted):

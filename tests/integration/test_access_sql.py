@@ -27,6 +27,8 @@ FUNCTIONS = {
     "guard": ("guard lease", "leasehold.guard({ns}, {key}, 1)"),
     "claim_tick": ("lease", "leasehold.claim_tick({ns}, {key})"),
     "until_tick": ("lease", "leasehold.until_tick({ns})"),
+    "ask_hand_over": ("admin", "leasehold.ask_hand_over({ns}, {key})"),
+    "refuse_hand_over": ("lease", "leasehold.refuse_hand_over({ns}, {key}, gen_random_uuid(), 'x')"),
     "explain": ("read", "leasehold.explain({ns}, {key})"),
     "reap": (None, "leasehold.reap(array[{ns}])"),
     "force_release": (None, "leasehold.force_release({ns}, {key}, 'x', 1)"),
@@ -42,8 +44,8 @@ FUNCTIONS = {
     "token_create": (None, "leasehold.token_create('x')"),
     "token_revoke": (None, "leasehold.token_revoke('x')"),
 }
-# They read nothing, and may be called by everybody.
-FREE = {"schedule_instants", "tick_channel"}
+# They read nothing, or what a lease key opens, and may be called by everybody.
+FREE = {"schedule_instants", "tick_channel", "asked"}
 # For members of leasehold_owner alone.
 OWNERS = {"set_audit_retention", "add_hook", "remove_hook", "remove_hook_named"}
 # What a member of leasehold_client can read at all.

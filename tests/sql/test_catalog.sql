@@ -2,7 +2,7 @@
 select no_plan();
 select has_table('leasehold', name, 'table ' || name) from unnest(array['scope', 'share', 'waiter', 'coordinator', 'policy', 'incarnation', 'migration', 'watch', 'event', 'history', 'access_rule', 'access_token', 'access_state',
   'audit', 'keeping', 'schedule', 'tick', 'tick_slot']) name;
-select has_view('leasehold', name, 'view ' || name) from unnest(array['lease', 'queue', 'lease_summary', 'effective_policy', 'schedule_status', 'missed_tick']) name;
+select has_view('leasehold', name, 'view ' || name) from unnest(array['lease', 'queue', 'lease_summary', 'effective_policy', 'schedule_status', 'missed_tick', 'hand_over_request']) name;
 select has_function('leasehold_internal', name, 'function ' || name)
   from unnest(array['acquire_items', 'acquire_batch', 'heartbeat_batch', 'release_batch', 'leave_batch', 'pass_on', 'coordinator_register', 'coordinator_tick',
                     'coordinator_unregister', 'acquire_all_one', 'reap_batch', 'get_scope', 'list_leases', 'get_holders', 'downgrade_one', 'force_release_one', 'policy_update', 'policy_get', 'policy_list',
@@ -22,7 +22,7 @@ select has_column('leasehold', 'waiter', name, 'waiter.' || name)
 select has_column('leasehold', 'coordinator', name, 'coordinator.' || name) from unnest(array['id', 'host', 'pid', 'version', 'started_at', 'seen_at']) name;
 select has_column('leasehold', 'policy', name, 'policy.' || name)
   from unnest(array['namespace', 'min_duration', 'max_duration', 'grace', 'max_hold', 'dead_after', 'expiry', 'reaper', 'frozen', 'max_leases', 'max_waiters', 'max_reap_failures',
-                    'hook_timeout', 'free_retention', 'history', 'history_retention', 'at_least', 'capacity', 'end_at_max_hold']) name;
+                    'hook_timeout', 'free_retention', 'history', 'history_retention', 'at_least', 'capacity', 'end_at_max_hold', 'hand_over_grace']) name;
 select has_column('leasehold', 'lease', name, 'lease.' || name)
   from unnest(array['namespace', 'key', 'lease_key', 'token', 'owner', 'principal', 'labels', 'duration', 'acquired_at', 'deadline', 'remaining', 'liveness', 'mode', 'units', 'slots']) name;
 select has_column('leasehold', 'history', name, 'history.' || name)
@@ -65,7 +65,7 @@ select is((select array_agg(p.proname::text order by p.proname::text collate "C"
               and p.prolang <> (select l.oid from pg_language l where l.lanname = 'c')
               and ('search_path=pg_catalog, pg_temp' = any (p.proconfig)) is not true
               and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <> p.proowner)),
-          array['expires_at', 'from_us', 'history_policy_of', 'hook_function', 'hook_name', 'is_expired', 'lease_columns', 'lease_facts', 'lease_states', 'oldest_transaction', 'policies_of', 'policy_columns',
+          array['expires_at', 'from_us', 'hand_over_grace_of', 'history_policy_of', 'hook_function', 'hook_name', 'is_expired', 'lease_columns', 'lease_facts', 'lease_states', 'oldest_transaction', 'policies_of', 'policy_columns',
                 'policy_of', 'policy_sources', 'prefixes', 'relax_commit', 'renewed_for', 'rest_ends_at', 'rests_until', 'rules_at',
                 'rules_by_range', 'rules_over', 'runs_hooks', 'scope_of_share', 'to_us'],
           'a function without a search_path of its own is callable by its owner alone, but for these');
@@ -74,7 +74,7 @@ select is((select array_agg(c.relname::text) from pg_class c where c.relnamespac
           'every table, view and sequence of its own is commented');
 select is((select array_agg(a.attrelid::regclass || '.' || a.attname) from pg_attribute a join pg_class c on c.oid = a.attrelid
             where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'share', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event', 'registered_hook', 'hook', 'reap_failure', 'lease_event', 'history', 'lease_summary', 'access_rule', 'access_token', 'audit', 'keeping', 'schedule', 'tick', 'tick_slot',
-              'schedule_status', 'missed_tick') and c.relkind in ('r', 'v', 'p')
+              'schedule_status', 'missed_tick', 'hand_over', 'hand_over_request') and c.relkind in ('r', 'v', 'p')
               and a.attnum > 0 and not a.attisdropped and col_description(c.oid, a.attnum) is null), null, 'every column that people read is commented');
 select is((select array_agg(c.oid::regclass::text) from pg_class c where c.relnamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) and c.relkind in ('r', 'p') and c.relpersistence = 'p'
               and c.relreplident not in ('f', 'i') and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)), null,
@@ -85,7 +85,7 @@ insert into api (name)
 select unnest(array['set_policy', 'reset_policy', 'add_hook', 'remove_hook', 'remove_hook_named', 'bump_epoch', 'acquire', 'heartbeat', 'guard', 'downgrade',
                     'explain', 'release_ok', 'release_fail', 'end_reason', 'join_queue', 'leave_queue', 'reap', 'force_release', 'access_grant', 'access_revoke',
                     'token_create', 'token_revoke', 'set_audit_retention', 'acquire_all',
-                    'schedule_instants', 'tick_channel', 'set_schedule', 'run_schedule_now', 'claim_tick', 'until_tick', 'pause_schedule', 'remove_schedule']);
+                    'schedule_instants', 'tick_channel', 'set_schedule', 'run_schedule_now', 'claim_tick', 'until_tick', 'pause_schedule', 'remove_schedule', 'ask_hand_over', 'refuse_hand_over', 'asked']);
 select is((select array_agg(p.proname::text order by p.proname) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace),
           (select array_agg(name::text order by name) from api), 'the schema leasehold has the functions of the API alone');
 create schema app;

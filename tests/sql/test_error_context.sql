@@ -99,6 +99,9 @@ insert into mistake (function, arguments, field, bound) values
   ('claim_tick', $$'e'$$, 'name', 'the name of a schedule, is e'),
   ('claim_tick', $$'tick.s', duration => '-1 s'$$, 'duration', '1 to 86400 s in this namespace, is -1 s'),
   ('until_tick', $$'e'$$, 'name', 'the name of a schedule, is e'),
+  ('ask_hand_over', $$'e', 'k', reason => repeat('r', 1025)$$, 'reason', '0 to 1024 bytes, has 1025'),
+  ('refuse_hand_over', $$'e', 'k', t.key(9), ''$$, 'reason', '1 to 1024 bytes, has 0'),
+  ('asked', $$null$$, 'lease_keys', 'at most 10000, is null'),
   ('token_revoke', $$null$$, 'name_or_id', 'a name or an ID');
 insert into mistake (function, arguments, state, message, bound) values
   ('acquire', $$'frozen', 'k', '30 s'$$, 'LH003', 'namespace_frozen: frozen gives no new leases for now', null),

@@ -371,6 +371,7 @@ const struct lh_command lh_command_policy = {
                    "  grace                       how long after its deadline a lease is left alone\n"
                    "  max_hold                    longer holds are reported; no default\n"
                    "  end_at_max_hold             true: and ended, whatever their holders do\n"
+                   "  hand_over_grace             time for a holder to answer a hand-over request\n"
                    "  dead_after                  a holder silent for longer is suspected dead\n"
                    "  expiry                      takeover (reaper or next acquirer), reap (reaper\n"
                    "                              only) or manual (an administrator only)\n"
