@@ -7,12 +7,14 @@ import { place } from './page.js';
 import { leases } from './leases.js';
 import { scope } from './scope.js';
 import { queues } from './queues.js';
+import { schedules } from './schedules.js';
+import { schedule } from './schedule.js';
 import { failures } from './failures.js';
 import { policies } from './policies.js';
 import { daemons } from './daemons.js';
 import { audit } from './audit.js';
 
-const VIEWS = [leases, queues, failures, policies, daemons, audit, scope];
+const VIEWS = [leases, queues, schedules, failures, policies, daemons, audit, scope, schedule];
 const main = document.getElementById('main');
 let view = null, drawn = '', timer = 0, asked = 0;
 
@@ -59,7 +61,7 @@ async function go() {
 }
 
 function drawNav() {
-  const at = view === scope ? 'leases' : view?.name;
+  const at = view === scope ? 'leases' : view === schedule ? 'schedules' : view?.name;
   const item = (each) => {
     const badge = each.badge?.();
     return h('li', {}, h('a', { href: '#/' + each.name, 'aria-current': each.name === at && 'page' }, each.label,

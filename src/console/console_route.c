@@ -3,11 +3,13 @@
 #include <string.h>
 
 #include "leasehold/v1/console.pb-c.h"
+#include "leasehold/v1/schedule.pb-c.h"
 
 #define DESCRIPTOR(name) &leasehold__v1__##name##__descriptor
 #define LEASE "/leasehold.v1.LeaseService/"
 #define ADMIN "/leasehold.v1.AdminService/"
 #define CONSOLE "/leasehold.v1.ConsoleService/"
+#define SCHEDULE "/leasehold.v1.ScheduleService/"
 
 /* clang-format off */
 static const struct console_route routes[] = {
@@ -27,6 +29,14 @@ static const struct console_route routes[] = {
         {CONSOLE "ListHistory", DESCRIPTOR(list_request), DESCRIPTOR(list_history_response), NULL, false, false}}},
     {"/failures", false, NULL, {
         {CONSOLE "ListFailures", DESCRIPTOR(list_request), DESCRIPTOR(list_failures_response), NULL, false, false}}},
+    {"/schedules", false, NULL, {
+        {SCHEDULE "ListSchedules", DESCRIPTOR(list_schedules_request), DESCRIPTOR(list_schedules_response), NULL, false, false}}},
+    {"/schedule-days", false, NULL, {
+        {CONSOLE "ListScheduleDays", DESCRIPTOR(list_request), DESCRIPTOR(list_schedule_days_response), NULL, false, false}}},
+    {"/schedule", false, NULL, {
+        {SCHEDULE "GetSchedule", DESCRIPTOR(get_schedule_request), DESCRIPTOR(get_schedule_response), NULL, false, false}}},
+    {"/ticks", false, NULL, {
+        {SCHEDULE "ListTicks", DESCRIPTOR(list_ticks_request), DESCRIPTOR(list_ticks_response), NULL, false, false}}},
     {"/policies", false, "namespace", {
         {ADMIN "GetPolicy", DESCRIPTOR(get_policy_request), DESCRIPTOR(get_policy_response), NULL, false, false}}},
     {"/policies", false, NULL, {
@@ -47,6 +57,10 @@ static const struct console_route routes[] = {
         {ADMIN "ForceRelease", DESCRIPTOR(force_release_request), DESCRIPTOR(force_release_response), NULL, false, false}}},
     {"/reap", true, NULL, {
         {ADMIN "Reap", DESCRIPTOR(reap_request), DESCRIPTOR(reap_response), NULL, false, false}}},
+    {"/schedule-pause", true, NULL, {
+        {SCHEDULE "PauseSchedule", DESCRIPTOR(pause_schedule_request), DESCRIPTOR(pause_schedule_response), NULL, false, false}}},
+    {"/schedule-run", true, NULL, {
+        {SCHEDULE "RunScheduleNow", DESCRIPTOR(run_schedule_now_request), DESCRIPTOR(run_schedule_now_response), NULL, false, false}}},
     {"/policy", true, NULL, {
         {ADMIN "SetPolicy", DESCRIPTOR(set_policy_request), DESCRIPTOR(set_policy_response), NULL, false, false}}},
 };

@@ -21,6 +21,7 @@ enum lh_view {
     LH_VIEW_DATABASE,
     LH_VIEW_SCHEDULES,
     LH_VIEW_TICKS, /* the newest first */
+    LH_VIEW_SCHEDULE_DAYS,
     LH_VIEW_COUNT,
 };
 

@@ -142,6 +142,7 @@ static const struct lh_rpc_method methods[] = {
     LIST("ListWaits", list_waits, LH_VIEW_WAITS, LH_RIGHT_READ),
     LIST("ListHistory", list_history, LH_VIEW_HISTORY, LH_RIGHT_READ),
     LIST("ListFailures", list_failures, LH_VIEW_FAILURES, LH_RIGHT_READ),
+    LIST("ListScheduleDays", list_schedule_days, LH_VIEW_SCHEDULE_DAYS, LH_RIGHT_READ),
     LIST("ListAudit", list_audit, LH_VIEW_AUDIT, LH_RIGHT_ADMIN),
     CONSOLE("ListDaemons", list, list_daemons, lh_look_on_request, .view = LH_VIEW_DAEMONS, .of = LH_LOOK_OF_DATABASE,
             .right = LH_RIGHT_READ),

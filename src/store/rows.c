@@ -47,6 +47,7 @@ enum lh_status lh_pg_store_view(struct lh_store *base, const struct lh_view_requ
         [LH_VIEW_DAEMONS] = VIEW("daemons"),
         [LH_VIEW_DATABASE] = VIEW("database"),
         [LH_VIEW_SCHEDULES] = VIEW("schedules"),
+        [LH_VIEW_SCHEDULE_DAYS] = VIEW("schedule_days"),
         [LH_VIEW_TICKS] = LH_PG_STATEMENT(
             "view_ticks", "select * from leasehold_internal.view_ticks($1, $2, $3, $4, $5, $6, $7)", LH_PG_TEXT_ARRAY,
             LH_PG_BOOL, LH_PG_TEXT, LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TIMESTAMPTZ),

@@ -49,6 +49,7 @@ def page(driver, filled):
     """An administrator looks at the site with data."""
     page = Page(driver, filled.base)
     page.sign_in(filled.tokens["ops"])
+    page.site = filled
     yield page
     assert page.complaints() == []
 

@@ -93,7 +93,38 @@ class Site(access_site.Site):
         self.release(self.acquire("cron", "nightly", "host-a", at_least=duration(LONG_S)))
         self.failing_hook("printers", "the printer of floor 3 still holds page 12")
         self.acquire("printers", "floor-3", "spooler-9/pid 5", seconds=1)
+        self.fill_schedules()
         return self
+
+    def fill_schedules(self, others=0):
+        """One whose ticks have ended in each way, one that runs, one that is paused, one each minute; and `others` that run each minute, too."""
+        self.schedule("reports.nightly", "0 3 * * *", "Europe/Berlin")
+        self.ticks("reports.nightly", (4, "done"), (6, "done"), (8, "failed"), (10, "dead"), (12, "missed"), (14, "skipped"))
+        self.schedule("reports.hourly", "0 * * * *")
+        self.claimed = self.psql("select leasehold.run_schedule_now('reports.hourly'); select (c.lease).token from leasehold.claim_tick('reports.hourly', 'runner-3/pid 8', '1 hour') c")
+        self.schedule("reports.paused", "*/10 * * * *")
+        self.psql("select leasehold.pause_schedule('reports.paused')")
+        for i in range(1 + others):
+            self.schedule(f"sensors.s{i:03d}", "* * * * *")
+            self.psql(f"""
+                insert into leasehold.tick (schedule, at, due_at, claim_until, state, attempts, token, owner, started_at, ended_at)
+                select 'sensors.s{i:03d}', g, g, 'infinity', 'done', 1, 1, 'poller', g, g
+                  from generate_series(date_trunc('minute', now()) - interval '20 hours', now() - interval '2 minutes', interval '1 min') g
+                 where extract(hour from g) <> 5""")
+
+    def schedule(self, name, expression, zone="UTC"):
+        self.psql(f"select leasehold.set_schedule({literal(name)}, {literal(expression)}, {literal(zone)})")
+
+    def ticks(self, name, *ended):
+        """Ticks so many hours ago."""
+        for hours, state in ended:
+            attempts = 0 if state in ("missed", "skipped") else 2
+            ran = "1, 'runner-1/pid 7', now()" if attempts else "null, null, null"
+            self.psql(f"""
+                insert into leasehold.tick (schedule, at, due_at, claim_until, state, attempts, token, owner, started_at, next_try_at, ended_at, result, error)
+                select {literal(name)}, x.at, x.at, 'infinity', '{state}', {attempts}, {ran}, {"x.at + interval '1 day'" if state == 'failed' else 'null'},
+                       {'null' if state == 'failed' else "x.at + interval '90 s'"}, {literal('{"rows": 7}') if state == 'done' else 'null'}, {"'the disk is full'" if state in ('failed', 'dead') else 'null'}
+                  from (select date_trunc('hour', now()) - interval '{hours} hours' as at) x""")
 
     def fill_evil(self):
         """The same words wherever a user can put words."""

@@ -6,7 +6,7 @@ from browser import Page
 from site_of_tests import EVIL, Site
 
 VIEWS = ("#/leases", "#/queues", "#/failures", "#/policies", "#/policies/payments.ledger", "#/daemons", "#/audit", "#/scope/stock/shelf-a",
-         "#/scope/payments.ledger/month-end", "#/scope/gpus/rack-1", "#/scope/cron/nightly", "#/policies/gpus")
+         "#/scope/payments.ledger/month-end", "#/scope/gpus/rack-1", "#/scope/cron/nightly", "#/policies/gpus", "#/schedules", "#/schedules?show=day", "#/schedule/reports.nightly")
 
 
 def settled(page, view):

@@ -7,7 +7,8 @@ from harness import acquire_request, wait_until
 
 NAMES = "<img src=x onerror=alert(1)>", "\"><script>alert(1)</script>", "'-alert(1)-'"
 READS = ("/leases?namespace={0}", "/namespaces?namespace={0}", "/scope?namespace={0}&key=k", "/queue?namespace={0}", "/queue?namespace={0}&key=k",
-         "/history?namespace={0}&key=k", "/failures?namespace={0}", "/policies?namespace={0}")
+         "/history?namespace={0}&key=k", "/failures?namespace={0}", "/policies?namespace={0}", "/schedules?namespace={0}",
+         "/schedule-days?namespace={0}", "/ticks?namespace={0}")
 
 
 @pytest.fixture(scope="module")

@@ -326,6 +326,26 @@ def test_a_search_stops_after_a_hundred_thousand_rows_and_goes_on(site):
     assert [lease["scope"]["key"] for lease in ops.get("/leases?owner=needle").json["leases"]] == ["z"]
 
 
+def test_schedules_are_listed_shown_paused_and_run(site):
+    ops = as_(site, "ops")
+    site.psql("select leasehold.set_schedule('shop.plan.a', '*/10 * * * *', 'Europe/Berlin'), leasehold.set_schedule('shop.plan.b', '@yearly')")
+    listed = ops.get("/schedules?namespace=shop.plan&include_children=true&page_size=1").json
+    assert [(each["expression"], each["time_zone"]) for each in listed["schedules"]] == [("*/10 * * * *", "Europe/Berlin")] and listed["next_page_token"]
+    assert ops.post("/schedule-pause", {"namespace": "shop.plan.b", "paused": True}).json["schedule"]["paused"]
+    at = ops.post("/schedule-run", {"namespace": "shop.plan.b"}).json["at"]
+    shown = ops.get("/schedule?namespace=shop.plan.b&next=3&last=5").json
+    assert [(tick["at"], tick["state"], tick["by_hand"]) for tick in shown["ticks"]] == [(at, "TICK_STATE_DUE", True)] and len(shown["next"]) == 3
+    assert [tick["at"] for tick in ops.get("/ticks?namespace=shop.plan&include_children=true&state=TICK_STATE_DUE").json["ticks"]] == [at]
+    days = ops.get("/schedule-days?namespace=shop.plan&include_children=true").json["schedules"]
+    assert [".".join(each["namespace"]["segments"]) for each in days] == ["shop.plan.a", "shop.plan.b"]
+    one, other = days
+    assert set(one["states"]) == {0} and len(one["first"]) == len(one["length"]) == len(one["ticks"]) == len(one["states"]) > 100
+    assert (other["states"], other["ticks"], other["length"]) == ([1], [1], [1]) and other["first"][0] in (299, 300, 301) and one["period"] == "300s"
+    refused = ops.post("/schedule-run", {"namespace": "shop.plan.none"})
+    assert (refused.status, refused.error["violations"][0]["field"]) == (400, "namespace")
+    assert not ops.post("/schedule-pause", {"namespace": "shop.plan.b", "paused": False}).json["schedule"]["paused"]
+
+
 # --- the page about it ---
 
 
