@@ -82,7 +82,7 @@ function pauseButton({ namespace: segments, paused }) {
 
 function runButton({ namespace: segments, paused }) {
   const namespace = dotted(segments);
-  return h('button', { 'aria-label': `Run ${namespace} now`, onclick: () => dialog(`Run ${namespace} now`, 'Run now', false,
+  return h('button', { 'aria-label': `Run now ${namespace}`, onclick: () => dialog(`Run ${namespace} now`, 'Run now', false,
     [h('p', {}, `A tick of this second is made, and the next free worker runs it${paused ? ', though the schedule is paused' : ''}.`)],
     async () => { const { at } = await api.post('schedule-run', { namespace }); return [h('p', { class: 'note good' }, 'The tick ', time(at), ' is due.')]; }) }, 'Run now …');
 }
