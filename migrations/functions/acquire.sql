@@ -1,11 +1,12 @@
 -- Acquire a lease, in the caller's transaction; never waits. Returns the lease, with its lease key, when it was granted or
 -- renewed, and no row when the scope is held, busy, queued for, or rests after a lease with a minimum hold (`at_least`). `mode` is exclusive
--- or shared; a shared lease takes so many `units` of the capacity of the namespace's policy.
+-- or shared; a shared lease takes so many `units` of the capacity of the namespace's policy. `priority` counts where others wait.
 -- Locks what acquire_batch() does for one item, and gives that back where nothing was granted: the look before it locks
 -- nothing, and what the batch took goes with its subtransaction.
 create or replace function leasehold.acquire(
   namespace text, key text, duration interval, owner text default null, lease_key uuid default gen_random_uuid(),
-  labels jsonb default '{}', mode text default 'exclusive', units integer default 1, at_least interval default null)
+  labels jsonb default '{}', mode text default 'exclusive', units integer default 1, at_least interval default null,
+  priority integer default 0)
 returns setof leasehold.lease
 language plpgsql
 security definer
@@ -20,6 +21,7 @@ declare
   v_outcome text;
   v_answer record;
   v_too_many text;
+  v_denied text;
   v_lease leasehold.lease;
   v_units constant integer := case when acquire.mode = 'shared' then acquire.units end;
 begin
@@ -27,9 +29,13 @@ begin
   perform set_config('leasehold.hooks', 'inline', true);
   v_problem := leasehold_internal.acquire_problem(
                  acquire.namespace, acquire.key, acquire.duration, acquire.owner, acquire.lease_key, acquire.labels, acquire.mode,
-                 acquire.units, acquire.at_least);
+                 acquire.units, acquire.at_least, acquire.priority);
+  if v_problem.field is null then
+    v_denied := leasehold_internal.priority_denial(acquire.namespace, acquire.key, acquire.lease_key, acquire.priority);
+  end if;
   v_outcome := case when v_problem.field is not null then 'invalid'
-                    else leasehold_internal.early_outcome(acquire.namespace, acquire.key, acquire.lease_key, v_units) end;
+                    when v_denied is not null then 'denied'
+                    else leasehold_internal.early_outcome(acquire.namespace, acquire.key, acquire.lease_key, v_units, acquire.priority) end;
 
   if v_outcome is null then
     v_too_many := leasehold_internal.creation_problem(array[acquire.namespace], array[acquire.key]);
@@ -42,7 +48,8 @@ begin
                null, null, array[acquire.namespace], array[acquire.key], array[acquire.lease_key], array[acquire.owner],
                array[acquire.labels::text], array[leasehold_internal.to_us(acquire.duration)], array[false], array[null::bigint],
                array[null::bigint], array['role:' || session_user],
-               array[leasehold_internal.to_us(acquire.at_least)], array[v_units]) b;
+               array[leasehold_internal.to_us(acquire.at_least)], array[v_units],
+               array[-acquire.priority]) b;
       v_outcome := v_answer.outcome;
       v_problem := row(v_answer.field, v_answer.bound);
       -- Refused because the expired lease could not be reaped: that is written down, and stays.
@@ -61,6 +68,8 @@ begin
       return next v_lease;
     when 'held', 'busy' then
       null;
+    when 'denied' then
+      raise exception 'access_denied: priority must be %', v_denied using errcode = 'LH007', detail = 'priority', hint = v_denied;
     when 'invalid' then
       raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
         using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
@@ -85,7 +94,7 @@ comment on function leasehold.acquire is
 -- What is wrong with the arguments of acquire(): before it is known whether the scope is held. Locks nothing.
 create or replace function leasehold_internal.acquire_problem(
   p_namespace text, p_key text, p_duration interval, p_owner text, p_lease_key uuid, p_labels jsonb, p_mode text,
-  p_units integer, p_at_least interval)
+  p_units integer, p_at_least interval, p_priority integer default 0)
 returns leasehold_internal.problem
 language plpgsql
 as $$
@@ -108,6 +117,8 @@ begin
     return row('labels', leasehold_internal.labels_problem(p_labels))::leasehold_internal.problem;
   elsif p_at_least not between interval '0' and interval '1 day' then
     return row('at_least', '0 to 86400 s' || leasehold_internal.is_words(p_at_least))::leasehold_internal.problem;
+  elsif p_priority is null or p_priority not between 0 and 1000 then
+    return row('priority', '0 to 1000, is ' || coalesce(p_priority::text, 'null'))::leasehold_internal.problem;
   elsif p_mode is null or p_mode not in ('exclusive', 'shared') then
     return row('mode', 'exclusive or shared, is ' || coalesce(left(p_mode, 64), 'null'))::leasehold_internal.problem;
   elsif p_mode = 'exclusive' and p_units is distinct from 1 then
@@ -124,7 +135,8 @@ $$;
 -- What it is clear without a lock that an acquire of this lease key meets: held, where another holds the scope and it is not to be taken
 -- over, or another is queued for it; ended, where the lease key has ended here; else null. `p_units` null: it wants the scope exclusively.
 -- Locks what notice_incarnation() does.
-create or replace function leasehold_internal.early_outcome(p_namespace text, p_key text, p_lease_key uuid, p_units integer) returns text
+create or replace function leasehold_internal.early_outcome(p_namespace text, p_key text, p_lease_key uuid, p_units integer, p_priority integer default 0)
+returns text
 language plpgsql
 as $$
 declare
@@ -185,6 +197,11 @@ begin
     when exists (select 1
                    from leasehold_internal.live_head(p_namespace, p_key, leasehold_internal.live_coordinators(v_now), v_now) h
                   where h.lease_key <> p_lease_key)
+         and (p_priority = 0
+              or exists (select from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key and w.lease_key = p_lease_key)
+              or leasehold_internal.is_preceded(
+                   p_namespace, p_key, leasehold_internal.live_coordinators(v_now), v_now, array[p_lease_key], 9223372036854775807, p_priority,
+                   v_now - p_priority * (leasehold_internal.policy_of(p_namespace)).ageing))
       then 'held'
   end;
 end

@@ -187,7 +187,7 @@ begin
                        -- Whoever comes after it is told where it loses its place.
                        case when not (o.outcome <> w.outcome or w.is_left) then w.head_ticket
                             when w.is_left and (w.scope).state <> 'held' then w.own_ticket end,
-                       o.outcome, w.units, w.holder)::leasehold.acquire_work
+                       o.outcome, w.units, w.holder, w.priority, w.at)::leasehold.acquire_work
                    order by w.n)
             from (select u.*,
                          bool_or(u.outcome not in ('granted', 'renewed', 'queued', 'held', 'left')) over () as is_refused,

@@ -87,7 +87,8 @@ $$;
 create or replace function leasehold_internal.acquire_items(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
   p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[],
-  p_principals text[] default null, p_at_least_us bigint[] default null, p_units integer[] default null)
+  p_principals text[] default null, p_at_least_us bigint[] default null, p_units integer[] default null,
+  p_priority integer[] default null)
 returns setof leasehold_internal.acquired
 language plpgsql
 security definer
@@ -114,7 +115,8 @@ begin
   end if;
 
   -- Batches of one are what an idle coordinator sends: everything about the common cases is asked and done in one statement, or two.
-  if cardinality(p_namespace) = 1 and coalesce(p_ticket[1] = 0, true) and p_at_least_us[1] is null and not leasehold_internal.is_blind() then
+  if cardinality(p_namespace) = 1 and coalesce(p_ticket[1] = 0, true) and p_at_least_us[1] is null and coalesce(p_priority[1] = 0, true)
+     and not leasehold_internal.is_blind() then
     if p_queue[1] then
       if exists (select from leasehold.scope x where x.namespace = p_namespace[1] and x.key = p_key[1] and x.state = 'held') then
         -- Somebody has it: wait. Its twin is what acquire_general() does about an item that is queued.
@@ -269,7 +271,7 @@ begin
                                             where q.coordinator is null and q.namespace = x.namespace and q.key = x.key))
                       for no key update skip locked) x
                  where i.namespace <> all (v_hooked) and i.lease_key is not null and i.at_least_us is null
-                   and i.n <> all (v_late)
+                   and coalesce(p_priority[i.n] = 0, true) and i.n <> all (v_late)
                    and leasehold_internal.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us, v_has_room)
                 offset 0) w
          where s.ctid = w.row_id
@@ -284,6 +286,7 @@ begin
         select l.n
           from (select i::integer as n from generate_subscripts(p_namespace, 1) i except select g.n from unnest(v_granted) g) l
          where p_lease_key[l.n] is not null and p_at_least_us[l.n] is null and p_units[l.n] is null and coalesce(p_ticket[l.n], 0) = 0
+           and coalesce(p_priority[l.n], 0) = 0
            and p_namespace[l.n] <> all (v_hooked) and l.n <> all (v_late)
            and not exists (select from leasehold.scope x where x.namespace = p_namespace[l.n] and x.key = p_key[l.n] offset 0));
       if v_left <> '{}' then
@@ -306,7 +309,7 @@ begin
       select a.n, a.outcome, null::bigint, null::timestamptz, null::bigint, null::bigint, null::bigint, null::integer, a
         from leasehold_internal.acquire_general(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels,
                                                 p_duration_us, p_queue, p_wait_us, p_ticket, p_principals,
-                                                p_at_least_us, p_units) a;
+                                                p_at_least_us, p_units, p_priority => p_priority) a;
     return;
   end if;
   return query select * from unnest(v_granted);
@@ -321,7 +324,7 @@ begin
           from unnest(v_left) i
          cross join lateral leasehold_internal.acquire_hooked(
                  p_coordinator, p_clock, p_namespace[i], p_key[i], p_lease_key[i], p_owner[i], p_labels[i], p_duration_us[i],
-                 p_queue[i], p_wait_us[i], p_ticket[i], p_principals[i], p_at_least_us[i], p_units[i]) h
+                 p_queue[i], p_wait_us[i], p_ticket[i], p_principals[i], p_at_least_us[i], p_units[i], p_priority[i]) h
          where p_namespace[i] = any (v_hooked);
       v_left := array(select i from unnest(v_left) i where (p_namespace[i] = any (v_hooked)) is not true order by i);
     end if;
@@ -332,11 +335,13 @@ begin
                      array_agg(p_labels[i] order by i) as labels, array_agg(p_duration_us[i] order by i) as durations,
                      array_agg(p_queue[i] order by i) as queues, array_agg(p_wait_us[i] order by i) as waits,
                      array_agg(p_ticket[i] order by i) as tickets, array_agg(p_principals[i] order by i) as principals,
-                     array_agg(p_at_least_us[i] order by i) as at_least, array_agg(p_units[i] order by i) as units
+                     array_agg(p_at_least_us[i] order by i) as at_least, array_agg(p_units[i] order by i) as units,
+                     array_agg(p_priority[i] order by i) as priorities
                 from unnest(v_left) i
               having count(*) > 0) a,
              leasehold_internal.acquire_general(p_coordinator, p_clock, a.namespaces, a.keys, a.lease_keys, a.owners, a.labels,
-                                         a.durations, a.queues, a.waits, a.tickets, a.principals, a.at_least, a.units) c;
+                                         a.durations, a.queues, a.waits, a.tickets, a.principals, a.at_least, a.units,
+                                         p_priority => a.priorities) c;
   end if;
 end
 $$;
@@ -346,7 +351,8 @@ comment on function leasehold_internal.acquire_items is 'Acquire for many at onc
 create or replace function leasehold_internal.acquire_batch(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
   p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[],
-  p_principals text[] default null, p_at_least_us bigint[] default null, p_units integer[] default null)
+  p_principals text[] default null, p_at_least_us bigint[] default null, p_units integer[] default null,
+  p_priority integer[] default null)
 returns setof leasehold_internal.answer
 language plpgsql
 security definer
@@ -356,7 +362,7 @@ begin
     select a.n, m.outcome, m.ticket, m.waiters_ahead, m.expires_in_us, m.suspected_in_us, m.message, m.field, m.bound,
            {{lease.columns m}}, m.rests_in_us, {{shape.columns m}}, m.units_free, m.holder_count
       from leasehold_internal.acquire_items(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue,
-                                            p_wait_us, p_ticket, p_principals, p_at_least_us, p_units) a
+                                            p_wait_us, p_ticket, p_principals, p_at_least_us, p_units, p_priority) a
      cross join lateral (
        select (a.more).* where (a.more).n is not null
         union all

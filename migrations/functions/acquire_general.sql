@@ -5,7 +5,7 @@
 create or replace function leasehold_internal.acquire_general(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
   p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[], p_principals text[],
-  p_at_least_us bigint[], p_units integer[], p_all boolean default false)
+  p_at_least_us bigint[], p_units integer[], p_all boolean default false, p_priority integer[] default null)
 returns setof leasehold_internal.answer
 language plpgsql
 {{lookups.settings}}
@@ -58,13 +58,16 @@ begin
                  when 'wait' then 'zero or more' || leasehold_internal.is_words(w.wait)
                  when 'at_least' then case when w.units is null then '0 to 86400 s' || leasehold_internal.is_words(leasehold_internal.from_us(w.at_least_us)) else 'absent for a shared lease' end
                  when 'units' then '1 to 1000000, is ' || w.units
+                 when 'priority' then case when w.priority between 1 and 1000
+                                           then leasehold_internal.priority_bound((w.rules).max_priority, w.priority)
+                                           else '0 to 1000, is ' || abs(w.priority) end
                end,
                w.rules, s.scope,
                case when w.field is not null then 'invalid'
                     when s.is_mine then 'locked'
                     when c.is_mine and e.is_there is null then 'new'
                     else 'busy' end,
-               null, null, 'invalid', w.units, null)::leasehold.acquire_work
+               null, null, 'invalid', w.units, null, w.priority, null)::leasehold.acquire_work
       from (select i.*, r.rules, d.duration,
                    case
                      when r.rules is null then 'namespace'
@@ -77,14 +80,20 @@ begin
                      when i.wait < interval '0' then 'wait'
                      when i.at_least_us not between 0 and 86400000000 or (i.at_least_us > 0 and i.units is not null) then 'at_least'
                      when i.units not between 1 and 1000000 then 'units'
+                     when i.priority not between -1000 and 1000 then 'priority'
+                     -- A place keeps what was allowed when it was taken.
+                     when i.priority > (r.rules).max_priority
+                          and not exists (select from leasehold.waiter q
+                                           where q.lease_key = i.lease_key and q.namespace = i.namespace and q.key = i.key
+                                             and q.priority = i.priority) then 'priority'
                    end as field
               from (select u.n::integer as n, u.namespace, u.key, u.lease_key, u.owner, coalesce(u.labels, '{}')::jsonb as labels,
                            u.duration_us, coalesce(u.queue, false) as queue, leasehold_internal.from_us(u.wait_us) as wait,
-                           nullif(u.ticket, 0) as ticket, u.at_least_us, u.units
+                           nullif(u.ticket, 0) as ticket, u.at_least_us, u.units, coalesce(u.priority, 0) as priority
                       from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue, p_wait_us, p_ticket,
-                                  p_at_least_us, p_units)
+                                  p_at_least_us, p_units, p_priority)
                            with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, queue, wait_us, ticket, at_least_us,
-                                                 units, n)) i
+                                                 units, priority, n)) i
               left join lateral (select x as rules from unnest(v_rules) x where x.namespace = i.namespace) r on true
              cross join lateral (select leasehold_internal.from_us(i.duration_us) as duration) d
              order by i.n
@@ -337,20 +346,23 @@ begin
            owner = w.owner,
            principal = p_principals[w.n],
            duration = w.duration,
-           units = w.units
+           units = w.units,
+           priority = coalesce(abs(w.priority), 0)
       from unnest(v_work) w
      where w.outcome = 'queued' and w.own_ticket is not null
        and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
     insert into leasehold.waiter (
-      namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner, principal, units, items)
+      namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner, principal, units, items, priority)
     -- One who comes with a ticket draws another all the same: room_for_waiters() relies on it.
     select w.namespace, w.key,
            case when w.ticket is not null
                  and not exists (select 1 from leasehold.waiter t
                                   where t.namespace = w.namespace and t.key = w.key and t.ticket = w.ticket)
                 then least(w.ticket, nextval('leasehold.ticket')) else nextval('leasehold.ticket') end,
-           w.lease_key, p_coordinator, v_now, v_now + w.wait, w.duration, w.owner, p_principals[w.n], w.units,
-           case when p_all then cardinality(p_namespace) end
+           w.lease_key, p_coordinator,
+           case when w.ticket is null then v_now else leasehold_internal.came_at(w.namespace, w.key, w.ticket, abs(w.priority), v_now) end,
+           v_now + w.wait, w.duration, w.owner, p_principals[w.n], w.units,
+           case when p_all then cardinality(p_namespace) end, coalesce(abs(w.priority), 0)
       from (select u.* from unnest(v_work) u where u.outcome = 'queued' and u.own_ticket is null order by u.n) w
         on conflict do nothing;
     -- A scope that is not held exclusively may be the first waiter's soon, without a lease that ends: the reaper looks, should the wake-up
@@ -403,7 +415,9 @@ begin
     return;
   end if;
   return query
-    select w.n, w.outcome, w.own, leasehold_internal.tickets_ahead(w.tickets, w.own),
+    select w.n, w.outcome, w.own, case when w.own is null and w.is_told and w.priority <> 0
+                                      then cardinality(leasehold_internal.tickets_by_priority(w.namespace, w.key, v_live, v_now, w.priority, w.at))
+                                      else leasehold_internal.tickets_ahead(w.tickets, w.own) end,
            f.expires_in_us, f.suspected_in_us,
            case when w.outcome = 'hooked' then leasehold_internal.to_us((w.rules).hook_timeout)::text
                 when w.outcome in ('held', 'queued') then v_reap_veto end, w.field, w.bound,

@@ -5,7 +5,8 @@
 -- Locks what acquire_general() does, and the row first, so that it stays ours whatever the hook says.
 create or replace function leasehold_internal.acquire_hooked(
   p_coordinator uuid, p_clock timestamptz, p_namespace text, p_key text, p_lease_key uuid, p_owner text,
-  p_labels text, p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text, p_at_least_us bigint, p_units integer)
+  p_labels text, p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text, p_at_least_us bigint, p_units integer,
+  p_priority integer default null)
 returns setof leasehold_internal.answer
 language plpgsql
 as $$
@@ -22,7 +23,8 @@ begin
       select c.*
         from leasehold_internal.acquire_general(
                p_coordinator, p_clock, array[p_namespace], array[p_key], array[p_lease_key], array[p_owner], array[p_labels],
-               array[p_duration_us], array[p_queue], array[p_wait_us], array[p_ticket], array[p_principal], array[p_at_least_us], array[p_units]) c;
+               array[p_duration_us], array[p_queue], array[p_wait_us], array[p_ticket], array[p_principal], array[p_at_least_us], array[p_units],
+               p_priority => array[p_priority]) c;
     return;
   exception when sqlstate 'LH905' then
     v_answer.message := sqlerrm;

@@ -7,7 +7,7 @@ create or replace function leasehold_internal.core_life()
 returns table (id bigint, started_at timestamptz, is_same boolean, contract integer)
 language sql stable security definer
 as $$
-  select f.id, f.started_at, f.is_same, 2 from leasehold_internal.life_facts() f
+  select f.id, f.started_at, f.is_same, 3 from leasehold_internal.life_facts() f
 $$;
 comment on function leasehold_internal.core_life is 'This life of the database, for the extension leasehold_core';
 

@@ -3,7 +3,7 @@
 -- Promise 1: under its row's lock a scope is granted exclusively when it is free, or its lease has expired; shared when it is free or shared and
 -- the units fit; and either when its minimum hold is over.
 -- Promise 6: of those who ask for one scope, in the order of their places, the longest prefix is granted that fits. It ends before the first
--- live waiter that is not among them.
+-- live waiter that is not among them. Where anybody has a priority, is_preceded() says who is before whom.
 -- Returns the items with outcome, own_ticket, head_ticket (the first live waiter of a scope that is open, but for the item's own lease key), field
 -- and bound. The caller has the rows locked, by earlier statements. Locks nothing.
 create or replace function leasehold_internal.decide(
@@ -30,6 +30,11 @@ declare
   v_is_wanted_whole boolean;
   v_taken integer;
 begin
+  if exists (select from unnest(p_work) w
+              where w.priority <> 0
+                 or exists (select from leasehold.waiter q where q.namespace = w.namespace and q.key = w.key and q.priority > 0)) then
+    p_work := leasehold_internal.with_priorities(p_work, p_now);
+  end if;
   for v_found in
     select w as item, q.ticket as own_ticket, h.ticket as head_ticket,
            -- Whose wait is over has lost its place.
@@ -44,7 +49,7 @@ begin
         select f.ticket
           from leasehold_internal.live_head(w.namespace, w.key, p_live, p_now, array[w.lease_key]) f
          where w.hold in ('new', 'expired') or (w.scope).state <> 'held' and w.hold not in ('resting', 'busy', 'hooked')) h on true
-     order by w.namespace, w.key, place, w.n
+     order by w.namespace, w.key, w.at, case when w.at is not null then -w.priority end, place, w.n
   loop
     v_item := v_found.item;
     v_item.own_ticket := v_found.own_ticket;
@@ -92,7 +97,9 @@ begin
         v_taken := least(v_would_take, 2000000);
       end if;
       -- A waiter before it may be one of those who ask, who came before it here too.
-      if v_fits and v_found.head_ticket < v_found.place and cardinality(v_asking) > 1 then
+      if v_item.at is not null then
+        v_fits := v_fits and not leasehold_internal.is_preceded(v_namespace, v_key, p_live, p_now, v_asking, v_found.place, v_item.priority, v_item.at);
+      elsif v_fits and v_found.head_ticket < v_found.place and cardinality(v_asking) > 1 then
         v_fits := not exists (select from leasehold_internal.live_head(v_namespace, v_key, p_live, p_now, v_asking) h
                                where h.ticket < v_found.place);
       else
@@ -110,6 +117,7 @@ begin
       v_item.bound := 'units = 1000000 in one scope';
     end if;
     v_item.outcome := case
+      when v_item.field = 'priority' and v_item.priority between 1 and 1000 then 'denied'
       when v_item.field is not null then 'invalid'
       when v_item.hold in ('busy', 'hooked') then v_item.hold
       when v_is_ended then 'ended'

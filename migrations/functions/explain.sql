@@ -31,6 +31,7 @@ begin
   select coalesce(w.owner, 'somebody'),
          coalesce(w.owner, 'somebody') || coalesce(' (for a shared lease of ' || leasehold_internal.units_text(w.units) || ')', '')
          || coalesce(' (waits for ' || w.items || ' scopes together)', '')
+         || coalesce(leasehold_internal.priority_words(explain.namespace, explain.key, w, v_now), '')
     into first_waiter, v_next
     from leasehold_internal.live_head(explain.namespace, explain.key, leasehold_internal.live_coordinators(v_now), v_now) h
     join leasehold.waiter w
@@ -89,6 +90,29 @@ $$;
 comment on function leasehold.explain is
   'Who holds a scope, whether it is alive, who waits, and what to do: one row. Example:
   select * from leasehold.explain(''jobs'', ''nightly'')';
+
+-- Why the first waiter is first, where anybody has a priority. Locks nothing.
+create or replace function leasehold_internal.priority_words(p_namespace text, p_key text, p_first leasehold.waiter, p_now timestamptz) returns text
+language plpgsql stable
+as $$
+declare
+  v_live constant uuid[] := leasehold_internal.live_coordinators(p_now);
+  v_others integer[];
+begin
+  if not leasehold_internal.has_priority(p_namespace, p_key) then
+    return null;
+  end if;
+  select array_agg(h.priority order by h.priority) into v_others
+    from leasehold_internal.live_heads(p_namespace, p_key, v_live, p_now) h
+   where h.priority > p_first.priority;
+  return format(' (priority %s%s)', p_first.priority,
+                case when v_others is not null then format(', and came so early that it is before priority %s', array_to_string(v_others, ', '))
+                     when exists (select
+                                    from leasehold_internal.live_heads(p_namespace, p_key, v_live, p_now) h
+                                   where h.ticket < p_first.ticket) then ', and so before others who came earlier'
+                     else '' end);
+end
+$$;
 
 -- What to do about a held scope. Locks nothing.
 create or replace function leasehold_internal.advice_held(

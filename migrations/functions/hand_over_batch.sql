@@ -7,7 +7,8 @@ create or replace function leasehold_internal.hand_over_batch(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[],
   p_clock timestamptz, p_next_namespace text[], p_next_key text[], p_next_lease_key uuid[], p_next_owner text[],
   p_next_labels text[], p_next_duration_us bigint[], p_next_queue boolean[], p_next_wait_us bigint[], p_next_ticket bigint[],
-  p_next_principals text[] default null, p_next_at_least_us bigint[] default null, p_next_units integer[] default null)
+  p_next_principals text[] default null, p_next_at_least_us bigint[] default null, p_next_units integer[] default null,
+  p_next_priority integer[] default null)
 returns table (
   part text, end_reason text, wake boolean,
   {{answer.table}})
@@ -31,7 +32,8 @@ begin
         select *
           from leasehold_internal.hand_over_share(
                  p_coordinator, p_namespace[1], p_key[1], p_lease_key[1], p_failed[1], p_value[1], p_next_lease_key[1], p_next_owner[1],
-                 p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1], p_next_principals[1], p_next_units[1]);
+                 p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1], p_next_principals[1], p_next_units[1],
+                 coalesce(abs(p_next_priority[1]), 0));
     else
       -- One update, from one holder to the other, whose expiry has not passed. The queue is read after the row's lock.
       select i.*, p_next_lease_key[1] as lease_key, p_next_owner[1] as owner, p_next_principals[1] as principal,
@@ -66,7 +68,8 @@ begin
                and p_next_lease_key[1] = (select h.lease_key
                                             from leasehold_internal.live_head(p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_found.now),
                                                                      v_found.now) h
-                                           where h.coordinator = p_coordinator and h.items is null)
+                                           where h.coordinator = p_coordinator and h.items is null
+                                              and h.priority = coalesce(abs(p_next_priority[1]), 0))
             returning s.token, s.duration, s.deadline),
           gone as (
             delete from leasehold.waiter q
@@ -101,7 +104,8 @@ begin
     select 'acquire', null::text, null::boolean, a.*
       from leasehold_internal.acquire_batch(
              p_coordinator, p_clock, p_next_namespace, p_next_key, p_next_lease_key, p_next_owner, p_next_labels,
-             p_next_duration_us, p_next_queue, p_next_wait_us, p_next_ticket, p_next_principals, p_next_at_least_us, p_next_units) a;
+             p_next_duration_us, p_next_queue, p_next_wait_us, p_next_ticket, p_next_principals, p_next_at_least_us, p_next_units,
+             p_next_priority) a;
 end
 $$;
 comment on function leasehold_internal.hand_over_batch is 'Release many leases and acquire for who is next, by a coordinator';

@@ -38,7 +38,8 @@ $$;
 -- tests/sql/test_one_and_many.sql compares them.
 create or replace function leasehold_internal.hand_over_share(
   p_coordinator uuid, p_namespace text, p_key text, p_lease_key uuid, p_is_failure boolean, p_value text, p_next_lease_key uuid,
-  p_next_owner text, p_next_labels text, p_next_duration_us bigint, p_next_wait_us bigint, p_next_principal text, p_next_units integer)
+  p_next_owner text, p_next_labels text, p_next_duration_us bigint, p_next_wait_us bigint, p_next_principal text, p_next_units integer,
+  p_next_priority integer)
 returns table (
   part text, end_reason text, wake boolean,
   {{answer.table}})
@@ -81,7 +82,7 @@ begin
          -- Whose caller has gone on to another coordinator, that one is told.
          and p_next_lease_key = (select q.lease_key
                                    from leasehold_internal.live_head(p_namespace, p_key, leasehold_internal.live_coordinators(v_found.now), v_found.now) q
-                                  where q.coordinator = p_coordinator and q.items is null)
+                                  where q.coordinator = p_coordinator and q.items is null and q.priority = p_next_priority)
          -- Not a lease key that has shared it before; and all numbers of the capacity are taken, for nobody has another, or none.
          and not exists (select from leasehold.share o where o.namespace = p_namespace and o.key = p_key and o.lease_key = p_next_lease_key)
          and not exists (select from leasehold.share o

@@ -1,8 +1,8 @@
--- Take a place in the queue of a scope, or keep it for another `ttl`. Returns the position (1 is next, 0 holds it already)
+-- Take a place in the queue of a scope, or keep it, with its priority, for another `ttl`. Returns the position (1 is next, 0 holds it already)
 -- and the channel to LISTEN on; whoever is next and finds the scope free calls acquire() with the same lease key, mode and units.
 -- Locks what lock_for_queue() does: a holder renews all the same, however long the caller's transaction stays open.
 create or replace function leasehold.join_queue(namespace text, key text, lease_key uuid, ttl interval default '10s', mode text default 'exclusive',
-  units integer default 1)
+  units integer default 1, priority integer default 0)
 returns table ("position" integer, channel text)
 language plpgsql
 security definer
@@ -13,6 +13,7 @@ as $$
 declare
   v_denial text := leasehold_internal.denial('lease', join_queue.namespace);
   v_too_many text;
+  v_denied text;
   v_scope leasehold.scope;
   v_holder leasehold.scope;
   v_rules leasehold.rules;
@@ -29,6 +30,8 @@ begin
     v_problem := row('mode', 'exclusive or shared, is ' || coalesce(left(join_queue.mode, 64), 'null'));
   elsif v_problem.field is null and join_queue.mode = 'exclusive' and join_queue.units is distinct from 1 then
     v_problem := row('units', '1 for an exclusive lease, is ' || coalesce(join_queue.units::text, 'null'));
+  elsif v_problem.field is null and (join_queue.priority is null or join_queue.priority not between 0 and 1000) then
+    v_problem := row('priority', '0 to 1000, is ' || coalesce(join_queue.priority::text, 'null'));
   elsif v_problem.field is null then
     select r.* into v_rules from leasehold_internal.policies_of(array[join_queue.namespace]) r;
     if join_queue.units is null or join_queue.units not between 1 and coalesce(v_rules.capacity, 1000000) then
@@ -37,6 +40,10 @@ begin
   end if;
   {{refused.text}}
   {{denied.text}}
+  v_denied := leasehold_internal.priority_denial(join_queue.namespace, join_queue.key, join_queue.lease_key, join_queue.priority);
+  if v_denied is not null then
+    raise exception 'access_denied: priority must be %', v_denied using errcode = 'LH007', detail = 'priority', hint = v_denied;
+  end if;
   v_too_many := leasehold_internal.creation_problem(array[join_queue.namespace], array[join_queue.key], v_rules.max_waiters is not null);
   if v_too_many is not null then
     raise exception 'quota_exceeded: %', v_too_many using errcode = 'LH004';
@@ -81,10 +88,10 @@ begin
         using errcode = 'LH004', hint = format('max_waiters = %s', v_rules.max_waiters);
     end if;
     perform leasehold_internal.ensure_epoch();
-    insert into leasehold.waiter (namespace, key, ticket, lease_key, enqueued_at, wait_until, owner, principal, units)
+    insert into leasehold.waiter (namespace, key, ticket, lease_key, enqueued_at, wait_until, owner, principal, units, priority)
     values (join_queue.namespace, join_queue.key, nextval('leasehold.ticket'), join_queue.lease_key, v_now,
             v_now + join_queue.ttl, format('%s, pid %s', session_user, pg_backend_pid()), 'role:' || session_user,
-            case when join_queue.mode = 'shared' then join_queue.units end);
+            case when join_queue.mode = 'shared' then join_queue.units end, join_queue.priority);
   end if;
   -- Whoever acquires next looks at the queue. With a waiter the reaper looks soon at a free scope, should whoever is next stop
   -- coming. A free row is changed in any case, so that an older snapshot, which cannot see the waiter, cannot acquire it

@@ -22,6 +22,13 @@ begin
       return true;
     end if;
   end if;
+  if leasehold_internal.has_priority(p_scope.namespace, p_scope.key) then
+    -- It has none, for it stands in the same order in all queues.
+    return leasehold_internal.is_preceded(p_scope.namespace, p_scope.key, p_live, p_now, array[p_lease_key], p_ticket, 0,
+                                          (select w.enqueued_at
+                                             from leasehold.waiter w
+                                            where w.namespace = p_scope.namespace and w.key = p_scope.key and w.ticket = p_ticket));
+  end if;
   return exists (select
                    from leasehold_internal.live_head(p_scope.namespace, p_scope.key, p_live, p_now, array[p_lease_key]) h
                   where h.ticket < p_ticket);
@@ -49,7 +56,7 @@ begin
   end if;
   v_work := array(
     select row(i.n, i.namespace, i.key, p_lease_key, null, null, null, true, null, p_ticket, null,
-               case when not w.is_in_the_way then 'together' end, r, s, 'locked', p_ticket, null, 'queued', i.units, null)::leasehold.acquire_work
+               case when not w.is_in_the_way then 'together' end, r, s, 'locked', p_ticket, null, 'queued', i.units, null, 0, null)::leasehold.acquire_work
       from unnest(p_namespace, p_key, p_units) with ordinality as i (namespace, key, units, n)
       join unnest(v_rules) r
         on r.namespace = i.namespace and not r.frozen

@@ -195,6 +195,12 @@ begin
    where w.namespace = p_namespace and w.key = p_key and w.coordinator = p_coordinator and w.away_until is null
      and w.ticket < coalesce(p_first_ticket, 9223372036854775807)
      and w.enqueued_at < clock_timestamp() - interval '10 s';
+  -- It asks for its first of each priority: so one that is first all the same is unknown to it. By its ticket alone, it goes in its turn.
+  update leasehold.waiter w
+     set priority = 0
+    from leasehold_internal.live_head(p_namespace, p_key, leasehold_internal.live_coordinators(clock_timestamp()), clock_timestamp()) h
+   where w.namespace = p_namespace and w.key = p_key and w.ticket = h.ticket and h.coordinator = p_coordinator and w.priority > 0
+     and w.ticket > p_first_ticket and w.enqueued_at < clock_timestamp() - interval '10 s';
   if v_scope.at_least is not null and leasehold_internal.rests(v_scope, leasehold_internal.life(null), clock_timestamp()) then
     return false;
   end if;

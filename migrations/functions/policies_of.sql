@@ -42,7 +42,9 @@ as $$
              coalesce((p_policy).hook_timeout, (p_above).hook_timeout),
              coalesce((p_policy).at_least, (p_above).at_least),
              coalesce((p_policy).capacity, (p_above).capacity),
-             coalesce((p_policy).end_at_max_hold, (p_above).end_at_max_hold))::leasehold.rules
+             coalesce((p_policy).end_at_max_hold, (p_above).end_at_max_hold),
+             coalesce((p_policy).max_priority, (p_above).max_priority),
+             coalesce((p_policy).ageing, (p_above).ageing))::leasehold.rules
 $$;
 
 -- The rules in force for a namespace: every column from the longest prefix that sets it. Locks nothing.
@@ -128,7 +130,7 @@ as $$
                       then leasehold_internal.policy_of(p_namespace)
                       else row(p_namespace, p.min_duration, p.max_duration, p.grace, p.max_hold, p.dead_after, p.expiry, p.reaper, p.frozen,
                                p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout, p.at_least,
-                               p.capacity, p.end_at_max_hold)::leasehold.rules end as rules
+                               p.capacity, p.end_at_max_hold, p.max_priority, p.ageing)::leasehold.rules end as rules
             from leasehold.policy p
            where p.namespace = ''
           offset 0) o

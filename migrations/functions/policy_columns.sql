@@ -4,7 +4,7 @@ language sql immutable parallel safe
 as $$
   select array['min_duration', 'max_duration', 'grace', 'max_hold', 'dead_after', 'expiry', 'reaper', 'frozen', 'max_leases',
                'max_waiters', 'history', 'max_reap_failures', 'hook_timeout', 'free_retention', 'history_retention',
-               'at_least', 'capacity', 'end_at_max_hold', 'hand_over_grace']
+               'at_least', 'capacity', 'end_at_max_hold', 'max_priority', 'ageing', 'hand_over_grace']
 $$;
 
 -- Where each setting in force for a namespace comes from, in that order: the longest prefix that sets it; '' is the root.
@@ -34,6 +34,8 @@ as $$
     when p_column in ('grace', 'max_hold', 'dead_after', 'hook_timeout', 'free_retention', 'history_retention')
       then '0 to 1000 years'
     when p_column in ('at_least', 'hand_over_grace') then '0 to 1 day'
+    when p_column = 'max_priority' then '0 to 1000'
+    when p_column = 'ageing' then '1 ms to 1 day'
     when p_column = 'capacity' then '1 to 1000000'
     when p_column = 'expiry' then 'takeover, reap or manual'
     when p_column = 'reaper' then 'auto or external'
@@ -59,6 +61,10 @@ as $$
     when p_column in ('at_least', 'hand_over_grace') then
       case when p_value ~ E'^\\d{1,17}$' and p_value::bigint <= 86400000000
            then quote_literal(leasehold_internal.from_us(p_value::bigint)::text) end
+    when p_column = 'ageing' then
+      case when p_value ~ E'^\\d{4,11}$' and p_value::bigint between 1000 and 86400000000
+           then quote_literal(leasehold_internal.from_us(p_value::bigint)::text) end
+    when p_column = 'max_priority' then case when p_value ~ E'^\\d{1,4}$' and p_value::integer <= 1000 then p_value end
     when p_column = 'expiry' then case when p_value in ('takeover', 'reap', 'manual') then quote_literal(p_value) end
     when p_column = 'reaper' then case when p_value in ('auto', 'external') then quote_literal(p_value) end
     when p_column in ('frozen', 'history', 'end_at_max_hold') then
@@ -77,7 +83,7 @@ as $$
   select case
     when p_value is null then case when p_namespace = '' then 'default' else 'inherited' end
     when p_column in ('min_duration', 'max_duration', 'grace', 'max_hold', 'dead_after', 'hook_timeout', 'free_retention', 'history_retention', 'at_least',
-                      'hand_over_grace')
+                      'ageing', 'hand_over_grace')
       then ltrim(justify_hours(leasehold_internal.from_us(p_value::bigint))::text, '@ ')
     else lower(p_value) end
 $$;

@@ -30,6 +30,7 @@ as $$
          leasehold_internal.to_us(r.max_hold), leasehold_internal.to_us(r.dead_after), r.expiry, r.reaper, r.frozen, r.max_leases,
          r.max_waiters, h.history, r.max_reap_failures, leasehold_internal.to_us(r.hook_timeout), leasehold_internal.to_us(r.free_retention),
          leasehold_internal.to_us(h.history_retention), leasehold_internal.to_us(r.at_least), r.capacity, r.end_at_max_hold,
+         r.max_priority, leasehold_internal.to_us(r.ageing),
          leasehold_internal.to_us(leasehold_internal.hand_over_grace_of(r.namespace)),
          leasehold_internal.policy_sources(r.namespace)
     from leasehold_internal.policies_of(p_namespaces) r
@@ -45,8 +46,8 @@ as $$
   select p.namespace, leasehold_internal.to_us(p.min_duration), leasehold_internal.to_us(p.max_duration), leasehold_internal.to_us(p.grace),
          leasehold_internal.to_us(p.max_hold), leasehold_internal.to_us(p.dead_after), p.expiry, p.reaper, p.frozen, p.max_leases,
          p.max_waiters, p.history, p.max_reap_failures, leasehold_internal.to_us(p.hook_timeout), leasehold_internal.to_us(p.free_retention),
-         leasehold_internal.to_us(p.history_retention), leasehold_internal.to_us(p.at_least), p.capacity, p.end_at_max_hold,
-         leasehold_internal.to_us(p.hand_over_grace), null::text[]
+         leasehold_internal.to_us(p.history_retention), leasehold_internal.to_us(p.at_least), p.capacity, p.end_at_max_hold, p.max_priority,
+         leasehold_internal.to_us(p.ageing), leasehold_internal.to_us(p.hand_over_grace), null::text[]
     from leasehold.policy p
 $$;
 

@@ -8,32 +8,194 @@ begin
 end
 $$;
 
--- Promise 6: first come, first served, among those who are live.
+-- Of each priority in a queue the first live waiter that is none of `p_but`. `at` is when it came, earlier by one ageing for each step of its
+-- priority. Locks nothing.
+create or replace function leasehold_internal.live_heads(
+  p_namespace text, p_key text, p_live uuid[], p_now timestamptz, p_but uuid[] default '{}')
+returns table (ticket bigint, lease_key uuid, coordinator uuid, units integer, items smallint, priority integer, at timestamptz)
+language plpgsql stable
+set enable_seqscan = off
+as $$
+declare
+  v_ageing constant interval := (leasehold_internal.policy_of(p_namespace)).ageing;
+begin
+  return query
+    with recursive p (priority) as (
+      select max(w.priority) from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key and w.priority > 0
+       union all
+      select (select max(w.priority)
+                from leasehold.waiter w
+               where w.namespace = p_namespace and w.key = p_key and w.priority > 0 and w.priority < p.priority)
+        from p
+       where p.priority is not null)
+    select h.ticket, h.lease_key, h.coordinator, h.units, h.items, h.priority, h.enqueued_at - h.priority * v_ageing
+      from p
+     cross join lateral (
+       select w.*
+         from leasehold.waiter w
+        where w.namespace = p_namespace and w.key = p_key and w.priority > 0 and w.priority = p.priority
+          and w.away_until is null
+          and w.lease_key <> all (p_but)
+          and (w.wait_until is null or w.wait_until > p_now)
+          and (w.coordinator is null or w.coordinator = any (p_live))
+        order by w.namespace, w.key, w.priority, w.ticket
+        limit 1) h
+     union all
+   (select w.ticket, w.lease_key, w.coordinator, w.units, w.items, 0, w.enqueued_at
+      from leasehold.waiter w
+     where w.namespace = p_namespace and w.key = p_key and w.priority = 0
+       and w.away_until is null
+       and w.lease_key <> all (p_but)
+       and (w.wait_until is null or w.wait_until > p_now)
+       and (w.coordinator is null or w.coordinator = any (p_live))
+     order by w.namespace, w.key, w.ticket
+     limit 1);
+end
+$$;
+
+-- Promise 6: among those who are live, first come, first served; where some have a priority, of the first of each priority the one with the
+-- earliest `at`. So one with priority p is overtaken by one with q only where that one came less than (q - p) * ageing after it.
 -- The first live waiter of a scope that is none of `p_but`, or no row: not away, its wait not over, its coordinator (if any) live. Read it in a
 -- statement after the one that locked the scope's row, or lose a wake-up. Locks nothing.
 create or replace function leasehold_internal.live_head(
   p_namespace text, p_key text, p_live uuid[], p_now timestamptz, p_but uuid[] default '{}')
-returns table (ticket bigint, lease_key uuid, coordinator uuid, units integer, items smallint)
+returns table (ticket bigint, lease_key uuid, coordinator uuid, units integer, items smallint, priority integer)
 language sql stable
 as $$
-  select w.ticket, w.lease_key, w.coordinator, w.units, w.items
-    from leasehold.waiter w
-   where w.namespace = p_namespace and w.key = p_key
-     and w.away_until is null
-     and w.lease_key <> all (p_but)
-     and (w.wait_until is null or w.wait_until > p_now)
-     and (w.coordinator is null or w.coordinator = any (p_live))
-   order by w.namespace, w.key, w.ticket
-   limit 1
+  select n.*
+    from (select exists (select from leasehold.waiter a
+                          where a.namespace = p_namespace and a.key = p_key and a.priority > 0) as has_priority
+          offset 0) x
+   cross join lateral (
+   (select w.ticket, w.lease_key, w.coordinator, w.units, w.items, w.priority
+      from leasehold.waiter w
+     where not x.has_priority
+       and w.namespace = p_namespace and w.key = p_key
+       and w.away_until is null
+       and w.lease_key <> all (p_but)
+       and (w.wait_until is null or w.wait_until > p_now)
+       and (w.coordinator is null or w.coordinator = any (p_live))
+     order by w.namespace, w.key, w.ticket
+     limit 1)
+     union all
+   (select h.ticket, h.lease_key, h.coordinator, h.units, h.items, h.priority
+      from leasehold_internal.live_heads(p_namespace, p_key, p_live, p_now, p_but) h
+     where x.has_priority
+     order by h.at, h.priority desc
+     limit 1)) n
+$$;
+
+-- Does anybody in this queue have a priority? Locks nothing.
+create or replace function leasehold_internal.has_priority(p_namespace text, p_key text) returns boolean
+language plpgsql stable
+set enable_seqscan = off
+as $$
+begin
+  return exists (select from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key and w.priority > 0);
+end
+$$;
+
+-- Is a live waiter, none of `p_but`, before one that has this ticket, this priority and this `at`? Locks nothing.
+create or replace function leasehold_internal.is_preceded(
+  p_namespace text, p_key text, p_live uuid[], p_now timestamptz, p_but uuid[], p_ticket bigint, p_priority integer, p_at timestamptz)
+returns boolean
+language sql stable
+as $$
+  select exists (select
+                   from leasehold_internal.live_heads(p_namespace, p_key, p_live, p_now, p_but) h
+                  where case h.priority when p_priority then h.ticket < p_ticket else (h.at, p_priority) < (p_at, h.priority) end)
+$$;
+
+-- When one who comes now with this ticket came: before those of its priority that have later tickets, who queued while its place was lost. Locks
+-- nothing.
+create or replace function leasehold_internal.came_at(p_namespace text, p_key text, p_ticket bigint, p_priority integer, p_now timestamptz)
+returns timestamptz
+language plpgsql stable
+set enable_seqscan = off
+as $$
+begin
+  return least(p_now, (select w.enqueued_at
+                         from leasehold.waiter w
+                        where w.namespace = p_namespace and w.key = p_key and w.ticket > p_ticket and w.priority = p_priority
+                        order by w.namespace, w.key, w.ticket
+                        limit 1));
+end
+$$;
+
+-- What decide() needs of items where anybody has a priority, or asks for one: that which its place has or, with `queue`, gets, and `at`, which is
+-- that of the last one that comes before it. Locks nothing.
+create or replace function leasehold_internal.with_priorities(p_work leasehold.acquire_work[], p_now timestamptz)
+returns leasehold.acquire_work[]
+language plpgsql
+set enable_seqscan = off
+as $$
+declare
+  v_found record;
+  v_item leasehold.acquire_work;
+begin
+  for v_found in
+    select i.item, i.priority,
+           max(i.came_at - i.priority * ((i.item).rules).ageing)
+             over (partition by (i.item).namespace, (i.item).key, i.priority order by i.place, (i.item).n) as at
+      from (select u.item, coalesce(q.ticket, (u.item).ticket, 9223372036854775807) as place, case when (u.item).queue then u.priority else coalesce(q.priority, u.priority) end as priority,
+                   coalesce(q.enqueued_at,
+                            leasehold_internal.came_at((u.item).namespace, (u.item).key, (u.item).ticket, u.priority, p_now)) as came_at
+              from (select w as item, coalesce(abs(w.priority), 0) as priority,
+                           bool_or(w.priority <> 0) over (partition by w.namespace, w.key) as has_priority
+                      from unnest(p_work) w) u
+              left join leasehold.waiter q
+                on q.lease_key = (u.item).lease_key and q.namespace = (u.item).namespace and q.key = (u.item).key
+                   and (q.wait_until is null or q.wait_until > p_now)
+             where (u.item).field is null and (u.has_priority or leasehold_internal.has_priority((u.item).namespace, (u.item).key))) i
+  loop
+    v_item := v_found.item;
+    v_item.priority := v_found.priority;
+    v_item.at := v_found.at;
+    p_work[v_item.n] := v_item;
+  end loop;
+  return p_work;
+end
+$$;
+
+-- What a priority may be of who has the right lease. Locks nothing.
+create or replace function leasehold_internal.priority_bound(p_max_priority integer, p_priority integer) returns text
+language sql immutable
+as $$
+  select format('at most %s, the max_priority of the namespace, without the right admin, is %s', p_max_priority, p_priority)
+$$;
+
+-- Why the session may not have this priority here, as that bound; null: it may. A place keeps what was allowed when it was taken. Locks nothing.
+create or replace function leasehold_internal.priority_denial(p_namespace text, p_key text, p_lease_key uuid, p_priority integer) returns text
+language plpgsql
+as $$
+declare
+  v_max_priority integer;
+begin
+  if p_priority = 0 then
+    return null;
+  end if;
+  v_max_priority := (leasehold_internal.policy_of(p_namespace)).max_priority;
+  if p_priority <= v_max_priority or leasehold_internal.session_may('admin', p_namespace)
+     or exists (select from leasehold.waiter w
+                 where w.lease_key = p_lease_key and w.namespace = p_namespace and w.key = p_key and w.priority = p_priority) then
+    return null;
+  end if;
+  raise log 'access denied principal=role:% right=admin namespace=% priority=%', session_user, p_namespace, p_priority;
+  return leasehold_internal.priority_bound(v_max_priority, p_priority);
+end
 $$;
 
 -- The tickets of the live waiters of a scope, in order: the first 1,000, so that joining a long queue costs no more than
--- joining a short one. Places beyond are told as 1,000 ahead. Locks nothing.
+-- joining a short one. Places beyond are told as 1,000 ahead. Where anybody has a priority the first subscript is 0, and each ticket's is how many
+-- are before it. Locks nothing.
 create or replace function leasehold_internal.live_tickets(p_namespace text, p_key text, p_live uuid[], p_now timestamptz)
 returns bigint[]
 language plpgsql stable
 as $$
 begin
+  if exists (select from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key and w.priority > 0) then
+    return leasehold_internal.tickets_by_priority(p_namespace, p_key, p_live, p_now);
+  end if;
   return array(
     select w.ticket
       from leasehold.waiter w
@@ -46,13 +208,52 @@ begin
 end
 $$;
 
--- How many of the (sorted) tickets come before this one; all of them when it is null. Locks nothing.
+-- The same where anybody has a priority: of those who are before one that comes now with a priority and its `at`, or of all. Whoever stands behind
+-- one of its own priority that came later by the clock counts as that one. Locks nothing.
+create or replace function leasehold_internal.tickets_by_priority(
+  p_namespace text, p_key text, p_live uuid[], p_now timestamptz, p_priority integer default null, p_at timestamptz default null)
+returns bigint[]
+language plpgsql stable
+set enable_seqscan = off
+as $$
+declare
+  v_ageing constant interval := (leasehold_internal.policy_of(p_namespace)).ageing;
+  v_sorted bigint[];
+  v_tickets bigint[];
+begin
+  v_sorted := array(
+    select s.ticket
+      from (select o.ticket, o.priority,
+                   max(o.enqueued_at - o.priority * v_ageing) over (partition by o.priority order by o.ticket) as at
+              from leasehold_internal.live_heads(p_namespace, p_key, p_live, p_now) h
+             cross join lateral (
+               select w.ticket, w.priority, w.enqueued_at
+                 from leasehold.waiter w
+                where w.namespace = p_namespace and w.key = p_key and w.priority = h.priority and w.ticket >= h.ticket
+                  and w.away_until is null
+                  and (w.wait_until is null or w.wait_until > p_now)
+                  and (w.coordinator is null or w.coordinator = any (p_live))
+                order by w.namespace, w.key, w.ticket
+                limit 1000) o) s
+     where p_at is null or s.priority = p_priority or (s.at, p_priority) < (p_at, s.priority)
+     order by s.at, s.priority desc, s.ticket
+     limit 1000);
+  if v_sorted = '{}' then
+    return v_sorted;
+  end if;
+  v_tickets[0:cardinality(v_sorted) - 1] := v_sorted;
+  return v_tickets;
+end
+$$;
+
+-- How many of the tickets come before this one; all of them when it is null. Locks nothing.
 create or replace function leasehold_internal.tickets_ahead(p_tickets bigint[], p_ticket bigint) returns integer
 language sql immutable
 as $$
   select case
     when cardinality(p_tickets) = 0 then 0
     when p_ticket is null then cardinality(p_tickets)
+    when array_lower(p_tickets, 1) = 0 then coalesce(array_position(p_tickets, p_ticket), cardinality(p_tickets))
     else width_bucket(p_ticket - 1, p_tickets)
   end
 $$;

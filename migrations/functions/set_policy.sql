@@ -6,7 +6,8 @@ create or replace function leasehold.set_policy(
   frozen boolean default null, max_leases bigint default null, max_waiters bigint default null,
   history boolean default null, max_reap_failures integer default null, hook_timeout interval default null,
   free_retention interval default null, history_retention interval default null, at_least interval default null,
-  capacity integer default null, end_at_max_hold boolean default null, hand_over_grace interval default null)
+  capacity integer default null, end_at_max_hold boolean default null, max_priority integer default null,
+  ageing interval default null, hand_over_grace interval default null)
 returns void
 language plpgsql
 security definer
@@ -23,7 +24,7 @@ begin
                         max_leases::text, max_waiters::text, history::text, max_reap_failures::text,
                         leasehold_internal.us_text(hook_timeout), leasehold_internal.us_text(free_retention),
                         leasehold_internal.us_text(history_retention), leasehold_internal.us_text(at_least), capacity::text, end_at_max_hold::text,
-                        leasehold_internal.us_text(hand_over_grace)])
+                        max_priority::text, leasehold_internal.us_text(ageing), leasehold_internal.us_text(hand_over_grace)])
            with ordinality as c (name, value, place)
      where c.value is not null);
   {{refused.text}}

@@ -254,7 +254,9 @@ language plpgsql
 as $$
 begin
   return query
-    select w.n, w.outcome, w.own, leasehold_internal.tickets_ahead(w.tickets, w.own),
+    select w.n, w.outcome, w.own, case when w.own is null and w.is_told and w.priority <> 0
+                                      then cardinality(leasehold_internal.tickets_by_priority(w.namespace, w.key, p_live, p_now, w.priority, w.at))
+                                      else leasehold_internal.tickets_ahead(w.tickets, w.own) end,
            f.expires_in_us, f.suspected_in_us,
            case when w.outcome = 'hooked' then leasehold_internal.to_us((w.rules).hook_timeout)::text
                 when w.outcome in ('held', 'queued') then p_reap_veto end, w.field, w.bound,

@@ -127,14 +127,19 @@ comment on column leasehold.lease.lease_key is 'The credential to renew and rele
 
 create or replace view leasehold.queue with (security_barrier) as
   select w.namespace, w.key,
-         case when w.has_place then count(*) filter (where w.has_place) over (partition by w.namespace, w.key order by w.ticket)
+         case when w.has_place then count(*) filter (where w.has_place)
+                                     over (partition by w.namespace, w.key order by w.at, -w.priority, w.ticket)
          end as position,
          w.owner,
          w.now - w.enqueued_at as waiting,
          coalesce(w.away_until > w.now, false) as away,
          w.enqueued_at, w.wait_until, w.duration, w.coordinator, w.ticket, w.principal, w.rests_until,
          case when w.units is null then 'exclusive' else 'shared' end as mode, coalesce(w.units, 0) as units,
-         coalesce(w.items, 1)::integer as scopes
+         coalesce(w.items, 1)::integer as scopes, w.priority
+    from (select p.*,
+                 max(p.enqueued_at - case when p.priority > 0 then p.priority * (leasehold_internal.policy_of(p.namespace)).ageing
+                                          else interval '0' end)
+                   filter (where p.has_place) over (partition by p.namespace, p.key, p.priority order by p.ticket) as at
     from (select x.*, n.now,
                  (select case when s.at_least is not null
                               then leasehold_internal.rests_until(s, n.life, n.now) end
@@ -147,9 +152,9 @@ create or replace view leasehold.queue with (security_barrier) as
            cross join leasehold.waiter x
             left join leasehold.coordinator c
               on c.id = x.coordinator
-           where coalesce((x.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false)) w;
+           where coalesce((x.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false)) p) w;
 
-comment on view leasehold.queue is 'Who waits for what, first come first served';
+comment on view leasehold.queue is 'Who waits for what: of one priority first come first served';
 comment on column leasehold.queue.namespace is 'Of the scope';
 comment on column leasehold.queue.key is 'Of the scope';
 comment on column leasehold.queue.position is '1 is next; null: passed over, for its wait is over or its coordinator was not seen for 3.5 s';
@@ -168,6 +173,7 @@ comment on column leasehold.queue.wait_until is 'How long at most; null: no limi
 comment on column leasehold.queue.duration is 'Of the lease that it wants; null for a place taken by join_queue';
 comment on column leasehold.queue.coordinator is 'The daemon that its caller waits at; null: a SQL user';
 comment on column leasehold.queue.ticket is 'The place in the order of arrival';
+comment on column leasehold.queue.priority is 'Each step of it counts as one ageing of the policy that it has waited longer';
 
 create or replace view leasehold.lease_summary with (security_barrier) as
   select c.namespace, sum(c.held)::bigint as held, sum(c.waiting)::bigint as waiting, sum(c.expired)::bigint as expired,

@@ -118,6 +118,13 @@ bool lh_bound_count(int64_t number, int64_t if_zero, int64_t most, char words[LH
                (long long)number);
 }
 
+bool lh_bound_priority(int64_t priority, char words[LH_BOUND_WORDS_BYTES])
+{
+    if (priority >= 0 && priority <= LH_PRIORITY_MAX)
+        return true;
+    return say(words, "must be 0 to %d, is %lld", LH_PRIORITY_MAX, (long long)priority);
+}
+
 const char *lh_bound_mode(bool is_shared, const char *shared, int32_t units, bool has_at_least,
                           char words[LH_BOUND_WORDS_BYTES])
 {
@@ -238,6 +245,15 @@ enum lh_status lh_bounds_units(int32_t units, struct lh_error *error)
     if (lh_bound_count(units, 1, LH_UNITS_MAX, words))
         return LH_OK;
     return lh_bounds_refuse(error, "units", words, "units %s", words);
+}
+
+enum lh_status lh_bounds_priority(int64_t priority, struct lh_error *error)
+{
+    char words[LH_BOUND_WORDS_BYTES];
+
+    if (lh_bound_priority(priority, words))
+        return LH_OK;
+    return lh_bounds_refuse(error, "priority", words, "priority %s", words);
 }
 
 enum lh_status lh_bounds_mode(int mode, int32_t units, int64_t at_least_us, struct lh_error *error)

@@ -25,6 +25,7 @@ struct lh_uuid;
 #define LH_PRINCIPAL_MAX_BYTES 1024
 #define LH_ALL_ITEMS_MAX 100 /* scopes of one AcquireAll */
 #define LH_UNITS_MAX 1000000 /* units of a shared lease, and of a capacity */
+#define LH_PRIORITY_MAX 1000
 #define LH_AT_LEAST_MAX_US (INT64_C(86400) * 1000000)
 /* The lowest bound that a policy may set for durations. */
 #define LH_DURATION_MIN_US INT64_C(100000)
@@ -53,6 +54,8 @@ bool lh_bound_duration(int64_t duration_us, int64_t least_us, int64_t most_us, c
 /* Checks a number of which 0 means another. */
 bool lh_bound_count(int64_t number, int64_t if_zero, int64_t most, char words[LH_BOUND_WORDS_BYTES]);
 
+bool lh_bound_priority(int64_t priority, char words[LH_BOUND_WORDS_BYTES]);
+
 /* Checks what is asked of one scope, but for the minimum hold itself. Returns the field that is out of bounds, or NULL.
    `shared` is the name of the mode where the caller wrote it. */
 const char *lh_bound_mode(bool is_shared, const char *shared, int32_t units, bool has_at_least,
@@ -77,6 +80,7 @@ enum lh_status lh_bounds_label(const char *label, size_t *name_size, struct lh_e
 /* Check options of the library. `mode` is an enum lh_mode; 0 units are the default. */
 enum lh_status lh_bounds_mode(int mode, int32_t units, int64_t at_least_us, struct lh_error *error);
 enum lh_status lh_bounds_units(int32_t units, struct lh_error *error);
+enum lh_status lh_bounds_priority(int64_t priority, struct lh_error *error);
 
 enum lh_status lh_bounds_refuse(struct lh_error *error, const char *field, const char *bound, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -9,7 +9,7 @@ const SETTINGS = {
   frozen: 'No new grants', expiry: 'Who may end an expired lease', reaper: 'Who reaps', min_duration: 'The shortest lease', max_duration: 'The longest lease',
   grace: 'Left alone after the deadline for', max_hold: 'Held too long after', end_at_max_hold: 'End what is held too long', hand_over_grace: 'Time to answer a request to hand over', dead_after: 'Suspected dead when silent for', capacity: 'Units that shared leases may take',
   at_least: 'Not granted again before', max_leases: 'Leases at most', max_waiters: 'Waiters at most', max_reap_failures: 'Reaps that fail before a person is needed',
-  hook_timeout: 'A callback may take', free_retention: 'A free scope is remembered for', history: 'Keep every hold', history_retention: 'History is kept for',
+  max_priority: 'The highest priority of who waits', ageing: 'One step of priority is worth', hook_timeout: 'A callback may take', free_retention: 'A free scope is remembered for', history: 'Keep every hold', history_retention: 'History is kept for',
 };
 const UNSET = { dead_after: 'two thirds of the duration', max_leases: 'no limit', max_waiters: 'no limit', max_hold: 'never', capacity: 'no limit', at_least: 'none' };
 const words = (value) => value === undefined || value === null || /_UNSPECIFIED$/.test(value) ? null

@@ -36,7 +36,7 @@
 #include "utils/uuid.h"
 
 /* Grows when the SQL functions change what the common path does; leasehold_internal.core_life() has the schema's. */
-#define LH_CORE_CONTRACT 2
+#define LH_CORE_CONTRACT 3
 /* The largest namespace, in bytes. */
 #define LH_CORE_NAMESPACE_MAX 255
 /* The last column of leasehold_internal.acquired, `more`. */
@@ -102,13 +102,15 @@ enum lh_core_waiter_column {
     WAITER_PRINCIPAL,
     WAITER_UNITS,
     WAITER_ITEMS,
+    WAITER_PRIORITY,
     WAITER_COLUMNS
 };
 
 /* The relations of this database that the common path opens; found again after a change of any of them. */
 struct lh_core_oids {
     Oid scope, scope_pkey, token, ticket;
-    Oid incarnation, policy, hook, watch, coordinator, coordinator_seen_at, waiter, waiter_pkey, waiter_sql_user;
+    Oid incarnation, policy, hook, watch, coordinator, coordinator_seen_at, waiter, waiter_pkey, waiter_sql_user,
+        waiter_by_priority;
     Oid creation, creation_pkey, turn;
 };
 
@@ -312,6 +314,9 @@ bool lh_core_queue_next(struct lh_core_queue *queue);
 /* Returns false if the waiter is away, its wait is over, or its coordinator has died (live_head() in SQL). */
 bool lh_core_queue_is_live(const struct lh_core_queue *queue);
 void lh_core_queue_end(struct lh_core_queue *queue);
+/* Returns true if a waiter of the scope has a priority: then SQL says who is next. */
+bool lh_core_queue_has_priority(const struct lh_core_call *call, Relation waiter, Snapshot snapshot, Datum ns,
+                                Datum key);
 
 /* --- join.c --- */
 

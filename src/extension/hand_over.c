@@ -51,6 +51,10 @@ static void read_queue(const struct lh_core_call *call, Relation waiter, const s
     struct lh_core_queue queue;
 
     *found = (struct found){.is_ours = false};
+    if (lh_core_queue_has_priority(call, waiter, latest, ns, key)) {
+        UnregisterSnapshot(latest);
+        return;
+    }
     lh_core_queue_begin(call, waiter, latest, ns, key, now, &queue);
     while ((!has_head || !found->has_others) && looked_at++ < LOOKED_AT_MAX && lh_core_queue_next(&queue)) {
         const Datum *values = queue.slot->tts_values;

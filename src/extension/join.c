@@ -105,6 +105,8 @@ static int64 take_place(struct lh_core_call *call, struct lh_core_joins *joins, 
     set(slot, WAITER_DURATION, IntervalPGetDatum(&wish->duration));
     set(slot, WAITER_OWNER, wish->owner);
     set(slot, WAITER_PRINCIPAL, wish->principal);
+    slot->tts_values[WAITER_PRIORITY] = Int32GetDatum(0);
+    slot->tts_isnull[WAITER_PRIORITY] = false;
     ExecStoreVirtualTuple(slot);
     return insert(call, joins) ? ticket : 0;
 }

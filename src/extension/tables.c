@@ -10,6 +10,7 @@
 #include "nodes/primnodes.h"
 #include "nodes/value.h"
 #include "parser/parse_func.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/relcache.h"
@@ -73,6 +74,7 @@ static const struct column waiter_columns[WAITER_COLUMNS] = {
     {"principal", TEXTOID},
     {"units", INT4OID},
     {"items", INT2OID},
+    {"priority", INT4OID, true},
 };
 static const struct column coordinator_columns[] = {
     {"id", UUIDOID, true},
@@ -199,6 +201,24 @@ static const char *problem_of(const struct expected *expected)
     return problem == NULL ? NULL : psprintf("leasehold.%s %s", expected->name, problem);
 }
 
+/* An index that is not valid, or of other rows, has no entry for some waiters with a priority. */
+static const char *priority_problem(const struct lh_core_oids *oids)
+{
+    Relation index = index_open(oids->waiter_by_priority, AccessShareLock);
+    Form_pg_index form = index->rd_index;
+    List *predicate = RelationGetIndexPredicate(index);
+    OpExpr *test = list_length(predicate) == 1 ? (OpExpr *)linitial(predicate) : NULL;
+    Node *value = test != NULL && IsA(test, OpExpr) && list_length(test->args) == 2 ? lsecond(test->args) : NULL;
+    bool is_right = form->indrelid == oids->waiter && form->indisvalid && form->indnkeyatts >= 2 &&
+                    form->indkey.values[0] == WAITER_NAMESPACE + 1 && form->indkey.values[1] == WAITER_KEY + 1 &&
+                    value != NULL && test->opfuncid == F_INT4GT && IsA(linitial(test->args), Var) &&
+                    ((Var *)linitial(test->args))->varattno == WAITER_PRIORITY + 1 && IsA(value, Const) &&
+                    DatumGetInt32(((Const *)value)->constvalue) == 0;
+
+    index_close(index, AccessShareLock);
+    return is_right ? NULL : "leasehold.waiter_by_priority is not valid";
+}
+
 /* An index that is not valid, or of other rows, has no entry for some SQL users who wait. */
 static const char *sql_user_problem(const struct lh_core_oids *oids)
 {
@@ -226,7 +246,9 @@ static const char *find_problem(struct lh_core_oids *oids)
 
     for (size_t i = 0; i < lengthof(all) && problem == NULL; i++)
         problem = problem_of(&all[i]);
-    return problem != NULL ? problem : sql_user_problem(oids);
+    if (problem == NULL)
+        problem = sql_user_problem(oids);
+    return problem != NULL ? problem : priority_problem(oids);
 }
 
 static bool find(Oid schema, const char *name, char kind, Oid *oid)
@@ -250,6 +272,7 @@ static bool find_all(struct lh_core_oids *oids)
            find(schema, "coordinator_seen_at", RELKIND_INDEX, &oids->coordinator_seen_at) &&
            find(schema, "waiter", RELKIND_RELATION, &oids->waiter) &&
            find(schema, "waiter_sql_user", RELKIND_INDEX, &oids->waiter_sql_user) &&
+           find(schema, "waiter_by_priority", RELKIND_INDEX, &oids->waiter_by_priority) &&
            find(schema, "creation", RELKIND_RELATION, &oids->creation) &&
            find(schema, "turn", RELKIND_RELATION, &oids->turn);
 }

@@ -64,6 +64,7 @@ static void ask(struct lh_lane *lane, struct lh_waiter *waiter)
 
     lh_waiter_set_state(lane->coordinator, waiter, LH_WAITER_ASKED, "a batch takes it");
     waiter->units = newest->units;
+    lh_waiter_set_priority(waiter, newest);
     lh_acquire_write(lane, place, waiter, waiter->scope, newest->units, newest->at_least_us);
     if (is_rider)
         lane->riders[place] = &lane->acquires[place];
@@ -113,6 +114,11 @@ static void ride(struct lh_lane *lane, struct lh_scope *scope)
     lh_scope_ask_first(c, scope, freed);
     while ((next = LH_LIST_FIRST(struct lh_waiter, &scope->again, link)) != NULL && next->together == NULL &&
            lane->rider_count < c->options.batch_max) {
+        if (scope->prioritized > 0) { /* the database knows which of them it is */
+            ask(lane, next);
+            scope->has_rider = true;
+            continue;
+        }
         if (scope->has_rider && (next->units == 0 || next->units > room))
             return;
         room -= next->units;
@@ -356,6 +362,10 @@ void lh_acquire_on_answer(struct lh_lane *lane, struct lh_entry *entry)
     case LH_ACQUIRE_INVALID:
         on_invalid(c, entry);
         on_refused(c, entry, LH_INVALID_ARGUMENT);
+        break;
+    case LH_ACQUIRE_DENIED:
+        on_invalid(c, entry);
+        on_refused(c, entry, LH_ACCESS_DENIED);
         break;
     case LH_ACQUIRE_REJECTED:
         on_rejected(c, entry);

@@ -53,6 +53,7 @@ struct lh_scope {
 
     uint32_t in_flight;      /* items of the one batch */
     uint32_t alive_requests; /* requests that wait while the holder is alive */
+    uint32_t prioritized;    /* waiters with a priority */
     uint16_t name_capacity;
     uint8_t ready_kind;
     uint8_t flight_kind;  /* kind of the batch in flight */
@@ -98,7 +99,8 @@ bool lh_scope_can_send(const struct lh_coordinator *c, enum lh_kind kind);
 void lh_scope_wake(struct lh_coordinator *c, struct lh_scope *scope);
 void lh_scope_wake_named(struct lh_coordinator *c, const char *ns, const char *key);
 /* Asks for the first waiter, and behind a shared one for the next shared ones that fit, as far as known. `freed`:
-   free units that the last answer did not count. */
+   free units that the last answer did not count. Where any has a priority, for the first of each: the database knows
+   which of them is next. */
 void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_t freed);
 void lh_scope_ask_all(struct lh_coordinator *c, struct lh_scope *scope);
 void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope);
@@ -185,9 +187,10 @@ struct lh_waiter {
     struct lh_scope *scope;
     struct lh_together *together; /* NULL: the waiter is for this scope alone */
     struct lh_uuid lease_key;
-    int64_t ticket; /* 0: none yet */
-    int32_t units;  /* as asked for last; 0: exclusive */
-    uint64_t seq;   /* order of arrival */
+    int64_t ticket;   /* 0: none yet */
+    int32_t units;    /* as asked for last; 0: exclusive */
+    int32_t priority; /* as asked for last, and so that of its place; change it by lh_waiter_set_priority */
+    uint64_t seq;     /* order of arrival */
     int64_t since_us;
     uint8_t state;
     uint8_t leave_kind;
@@ -209,6 +212,7 @@ bool lh_waiter_is_in_flight(const struct lh_waiter *waiter);   /* any of its pla
 /* Returns true for a place of several while those behind it need not wait for it: it rests or waits for a hook lane. */
 bool lh_waiter_lets_pass(const struct lh_waiter *waiter);
 void lh_waiter_set_ticket(struct lh_waiter *waiter, int64_t ticket);
+void lh_waiter_set_priority(struct lh_waiter *waiter, const struct lh_acquire *request);
 uint64_t lh_waiter_client(const struct lh_waiter *waiter); /* client of its first request; 0 without a request */
 
 /* Moves the waiter to the state and into its list. No other function changes the state. */

@@ -71,6 +71,7 @@ enum lh_acquire_outcome {
     LH_ACQUIRE_QUOTA,    /* the policy's max_leases or max_waiters */
     LH_ACQUIRE_ENDED,    /* the lease key has ended */
     LH_ACQUIRE_INVALID,  /* see `field` and `bound` */
+    LH_ACQUIRE_DENIED,   /* the same: a priority above the policy's max_priority */
     LH_ACQUIRE_REJECTED, /* a hook refused it: see `message` */
     LH_ACQUIRE_HOOKED,   /* to be sent on a hook lane; no effect */
 };
@@ -87,6 +88,7 @@ struct lh_acquire_terms {
     const char *principal; /* the proved caller, see lh_rpc_call_principal */
     const char *labels;    /* a JSON object of strings */
     int64_t duration_us;
+    int32_t priority; /* negative: of a caller that the policy's max_priority does not bind */
 };
 
 struct lh_acquire_item {
@@ -120,8 +122,8 @@ struct lh_acquire_item {
     /* QUEUED: time until a silent holder stops being ALIVE; 0: it is not ALIVE now. */
     int64_t suspected_in_us;
     const char *message; /* a text, or NULL */
-    const char *field;   /* INVALID: the field's name as in the proto, or NULL */
-    const char *bound;   /* INVALID, QUOTA: the limit in words, or NULL */
+    const char *field;   /* INVALID, DENIED: the field's name as in the proto, or NULL */
+    const char *bound;   /* INVALID, DENIED, QUOTA: the limit in words, or NULL */
 };
 
 /* The fields of a downgrade, beside those of every holder's item. */

@@ -40,9 +40,19 @@ static void add_units(struct lh_pg_params *params, const void *item)
         lh_pg_add_int4(params, units);
 }
 
+static void add_priority(struct lh_pg_params *params, const void *item)
+{
+    int32_t priority = ((const struct lh_acquire_item *)item)->terms.priority;
+    if (priority == 0)
+        lh_pg_add_null(params);
+    else
+        lh_pg_add_int4(params, priority);
+}
+
 #define AT(member) .offset = offsetof(struct lh_acquire_item, member)
 
-/* An item's parameters, in the order of each of the statements. They and ITEM_TYPES are the place for a new one. */
+/* An item's parameters, in the order of each of the statements. They and ITEM_TYPES are the place for a new one. The last
+   is none of a request for several scopes. */
 static const struct batch_column columns[] = {
     {LH_PG_TEXT, AT(ns), .is_of_scope = true},
     {LH_PG_TEXT, AT(key), .is_of_scope = true},
@@ -56,22 +66,25 @@ static const struct batch_column columns[] = {
     {LH_PG_TEXT, AT(terms.principal)},
     {LH_PG_INT8, .add = add_at_least, .is_of_scope = true},
     {LH_PG_INT4, .add = add_units, .is_of_scope = true, .is_null_when_unused = true},
+    {LH_PG_INT4, .add = add_priority, .is_null_when_unused = true},
 };
 
 #define COLUMN_COUNT (sizeof(columns) / sizeof(columns[0]))
 
 #define ITEM_TYPES                                                                                                     \
     LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY,        \
-        LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT4_ARRAY
-#define ARGUMENTS "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+        LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT4_ARRAY,    \
+        LH_PG_INT4_ARRAY
+#define ALL_ARGUMENTS "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+#define ARGUMENTS "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 
 /* --- the answer about an item --- */
 
 static const char *const outcomes[] = {
-    [LH_ACQUIRE_GRANTED] = "granted",   [LH_ACQUIRE_RENEWED] = "renewed", [LH_ACQUIRE_QUEUED] = "queued",
-    [LH_ACQUIRE_HELD] = "held",         [LH_ACQUIRE_BUSY] = "busy",       [LH_ACQUIRE_FROZEN] = "frozen",
-    [LH_ACQUIRE_QUOTA] = "quota",       [LH_ACQUIRE_ENDED] = "ended",     [LH_ACQUIRE_INVALID] = "invalid",
-    [LH_ACQUIRE_REJECTED] = "rejected", [LH_ACQUIRE_HOOKED] = "hooked",
+    [LH_ACQUIRE_GRANTED] = "granted", [LH_ACQUIRE_RENEWED] = "renewed",   [LH_ACQUIRE_QUEUED] = "queued",
+    [LH_ACQUIRE_HELD] = "held",       [LH_ACQUIRE_BUSY] = "busy",         [LH_ACQUIRE_FROZEN] = "frozen",
+    [LH_ACQUIRE_QUOTA] = "quota",     [LH_ACQUIRE_ENDED] = "ended",       [LH_ACQUIRE_INVALID] = "invalid",
+    [LH_ACQUIRE_DENIED] = "denied",   [LH_ACQUIRE_REJECTED] = "rejected", [LH_ACQUIRE_HOOKED] = "hooked",
 };
 
 enum {
@@ -176,10 +189,11 @@ static const struct lh_pg_statement statement =
     LH_PG_STATEMENT("acquire_items", "select * from leasehold_internal.acquire_items" ARGUMENTS, LH_PG_UUID,
                     LH_PG_TIMESTAMPTZ, ITEM_TYPES);
 
-/* What leasehold_internal.acquired is, spelled out: the extension's functions know no type of ours. */
+/* What leasehold_internal.acquired is, spelled out: the extension's functions know no type of ours. They get no priority:
+   its last parameter is not used. */
 static const struct lh_pg_statement core_statement = LH_PG_STATEMENT(
     "core_acquire_items",
-    "select * from leasehold_core.acquire_items" ARGUMENTS
+    "select * from leasehold_core.acquire_items" ALL_ARGUMENTS
     " as a (n integer, outcome text, token bigint, acquired_at timestamptz, grace_us bigint, expires_in_us bigint,"
     " suspected_in_us bigint, units_free integer, more leasehold_internal.answer)",
     LH_PG_UUID, LH_PG_TIMESTAMPTZ, ITEM_TYPES);
@@ -251,10 +265,16 @@ static void read_items(struct lane *lane, const void *all, size_t n, const PGres
     PQclear(more);
 }
 
+static bool has_priority(const void *of)
+{
+    return ((const struct lh_acquire_item *)of)->terms.priority != 0;
+}
+
 const struct batch_kind lh_acquire_kind = {
     .name = "acquire",
     .statement = &statement,
     .core_statement = &core_statement,
+    .is_for_sql = has_priority,
     .names_coordinator = true,
     .tells_clock = true,
     .columns = columns,
@@ -269,7 +289,7 @@ const struct batch_kind lh_acquire_kind = {
 /* --- several scopes, all or none --- */
 
 static const struct lh_pg_statement all_statement =
-    LH_PG_STATEMENT("acquire_all", "select * from leasehold_internal.acquire_all_one" ARGUMENTS, LH_PG_UUID,
+    LH_PG_STATEMENT("acquire_all", "select * from leasehold_internal.acquire_all_one" ALL_ARGUMENTS, LH_PG_UUID,
                     LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT,
                     LH_PG_INT8, LH_PG_BOOL, LH_PG_INT8, LH_PG_INT8, LH_PG_TEXT, LH_PG_INT8_ARRAY, LH_PG_INT4_ARRAY);
 
@@ -279,7 +299,7 @@ const struct batch_kind lh_acquire_all_kind = {
     .names_coordinator = true,
     .tells_clock = true,
     .columns = columns,
-    .column_count = COLUMN_COUNT,
+    .column_count = COLUMN_COUNT - 1,
     .answer_names = answer_names,
     .has_lease = true,
     .read_item = read_item,
@@ -292,14 +312,17 @@ const struct batch_kind lh_acquire_all_kind = {
 
 /* --- releases and riders --- */
 
-#define HAND_OVER_ARGUMENTS "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)"
+#define CORE_HAND_OVER_ARGUMENTS                                                                                       \
+    "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)"
+#define HAND_OVER_ARGUMENTS                                                                                            \
+    "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)"
 #define HAND_OVER_TYPES LH_BATCH_RELEASE_TYPES, LH_PG_TIMESTAMPTZ, ITEM_TYPES
 
 static const struct lh_pg_statement hand_over_statement = LH_PG_STATEMENT(
     "hand_over_batch", "select * from leasehold_internal.hand_over_batch" HAND_OVER_ARGUMENTS, HAND_OVER_TYPES);
 
 static const struct lh_pg_statement core_hand_over_statement = LH_PG_STATEMENT(
-    "core_hand_over_batch", "select * from leasehold_core.hand_over_batch" HAND_OVER_ARGUMENTS, HAND_OVER_TYPES);
+    "core_hand_over_batch", "select * from leasehold_core.hand_over_batch" CORE_HAND_OVER_ARGUMENTS, HAND_OVER_TYPES);
 
 static void write_hand_over(struct lane *lane, const void *items, size_t n)
 {

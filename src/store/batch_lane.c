@@ -288,12 +288,24 @@ static const struct lh_pg_statement *write(struct lane *lane, const struct batch
     return lane->is_by_core ? kind->core_statement : kind->statement;
 }
 
+static bool may_go_by_core(const struct lane *lane, const struct batch_kind *kind, const void *all, size_t n)
+{
+    const void *const *items = all;
+
+    if (kind->core_statement == NULL || !lane->store->has_core || lane->is_hook)
+        return false;
+    for (size_t i = 0; kind->is_for_sql != NULL && i < n; i++)
+        if (kind->is_for_sql(items[i]))
+            return false;
+    return true;
+}
+
 static enum lh_status query_with_riders(struct lane *lane)
 {
     const struct lh_pg_statement *statement;
     enum lh_status status;
 
-    lane->is_by_core = lane->store->has_core;
+    lane->is_by_core = may_go_by_core(lane, &lh_acquire_kind, lane->riders, lane->rider_count);
     if (is_hand_over(lane)) {
         statement = write(lane, &lh_hand_over_kind, lane->items, 1);
     } else {
@@ -316,7 +328,7 @@ static enum lh_status query(struct lane *lane)
         return query_with_riders(lane);
     if (lane->is_hook)
         lh_hook_lane_set(lane, lh_batch_hook_timeout_us(kind, lane->items));
-    lane->is_by_core = kind->core_statement != NULL && lane->store->has_core && !lane->is_hook;
+    lane->is_by_core = may_go_by_core(lane, kind, current_items(lane), current_part(lane)->count);
     statement = write(lane, kind, current_items(lane), current_part(lane)->count);
     return lh_pg_query(lane->conn, statement, &lane->params, on_answer, lane);
 }

@@ -84,6 +84,7 @@ struct batch_kind {
     const char *name;
     const struct lh_pg_statement *statement;
     const struct lh_pg_statement *core_statement; /* the same statement in the extension leasehold_core, or NULL */
+    bool (*is_for_sql)(const void *item); /* NULL: no item. A batch with such an item is not sent by core_statement */
     /* The parameters: the coordinator's id, the database's clock, and the columns; or `write` adds all of them. */
     bool names_coordinator;
     bool tells_clock;

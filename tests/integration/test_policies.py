@@ -148,6 +148,6 @@ def test_show_tells_column_by_column_where_each_comes_from(service, cluster, ns)
     for where in (["--server", service.daemon.target], ["--database", cluster.url(service.database)]):
         shown = subprocess.run([harness.CLI, "policy", "show", f"{ns}.a.b.c", *where], stdout=subprocess.PIPE, text=True, check=True).stdout
         table = {line.split()[0]: (line.split()[1], line.split()[-1]) for line in shown.splitlines()[1:]}
-        assert len(table) == 18
+        assert len(table) == 21
         assert table["grace"] == ("6.0", f"{ns}.a") and table["frozen"] == ("true", f"{ns}.a") and table["expiry"] == ("manual", f"{ns}.a.b")
         assert table["history"] == ("true", ns) and table["min_duration"][1] == "(root)" and table["max_leases"][1] == "(default)"

@@ -219,7 +219,7 @@ exception when others then
   return sqlerrm || ' / ' || regexp_replace(split_part(v_context, E'\n', 1), '\d+ at', 'n at');
 end $$;
 select is(pg_temp.words($$select leasehold.acquire('own', 'k', '30 s')$$),
-          'access_denied: role:rights_app needs the right lease in own or above / PL/pgSQL function leasehold.acquire(text,text,interval,text,uuid,jsonb,text,integer,interval) line n at RAISE', 'the error says what is missing');
+          'access_denied: role:rights_app needs the right lease in own or above / PL/pgSQL function leasehold.acquire(text,text,interval,text,uuid,jsonb,text,integer,interval,integer) line n at RAISE', 'the error says what is missing');
 select is(pg_temp.as_role('rights_app', $$select leasehold.acquire('a..b', 'k', '30 s')$$), 'LH002', 'what is no namespace is an invalid argument');
 select is(pg_temp.as_role('rights_app', $$select leasehold.acquire(null, 'k', '30 s')$$), 'LH002', 'nor is null');
 -- A pattern of roles has no index: where sequential scans are off, its plan would be compiled for each call.

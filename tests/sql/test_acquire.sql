@@ -89,7 +89,7 @@ select is(t.rows_of($$select * from leasehold.acquire('pay.invoices', 'undone', 
           'a grant that was rolled back never was, and its lease key is fresh');
 
 -- a new name is decided in a few statements, alone and among others: without what decides about everything
-\set general 'leasehold_internal.acquire_general(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[], text[], bigint[], integer[], boolean)'
+\set general 'leasehold_internal.acquire_general(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[], text[], bigint[], integer[], boolean, integer[])'
 alter function :general rename to acquire_general_away;
 select is(t.rows_of($$select * from leasehold.acquire('new', 'one', '30 s')$$), 1, 'a new name is granted on the quick path');
 create temp table answers as

@@ -37,7 +37,8 @@ select has_column('leasehold', 'queue', name, 'queue.' || name) from unnest(arra
 select is((select collname::text from pg_attribute a join pg_collation c on c.oid = a.attcollation where attrelid = 'leasehold.scope'::regclass and attname = name), 'C', name || ' compares by bytes')
   from unnest(array['namespace', 'key']) name;
 select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signature::regprocedure), names, signature || ' has its parameter names')
-  from (values ('leasehold.acquire(text, text, interval, text, uuid, jsonb, text, integer, interval)', array['namespace', 'key', 'duration', 'owner', 'lease_key', 'labels', 'mode', 'units', 'at_least']),
+  from (values ('leasehold.acquire(text, text, interval, text, uuid, jsonb, text, integer, interval, integer)',
+                array['namespace', 'key', 'duration', 'owner', 'lease_key', 'labels', 'mode', 'units', 'at_least', 'priority']),
                ('leasehold.acquire_all(text[], text[], interval, text, uuid, jsonb, text[], integer[])', array['namespaces', 'keys', 'duration', 'owner', 'lease_key', 'labels', 'modes', 'units']),
                ('leasehold.downgrade(text, text, uuid, integer)', array['namespace', 'key', 'lease_key', 'units']),
                ('leasehold.heartbeat(text, text, uuid)', array['namespace', 'key', 'lease_key']),
@@ -45,7 +46,7 @@ select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signa
                ('leasehold.release_fail(text, text, uuid, text)', array['namespace', 'key', 'lease_key', 'error']),
                ('leasehold.end_reason(text, text, uuid)', array['namespace', 'key', 'lease_key']),
                ('leasehold.guard(text, text, bigint, uuid)', array['namespace', 'key', 'token', 'lease_key']),
-               ('leasehold.join_queue(text, text, uuid, interval, text, integer)', array['namespace', 'key', 'lease_key', 'ttl', 'mode', 'units']),
+               ('leasehold.join_queue(text, text, uuid, interval, text, integer, integer)', array['namespace', 'key', 'lease_key', 'ttl', 'mode', 'units', 'priority']),
                ('leasehold.leave_queue(text, text, uuid)', array['namespace', 'key', 'lease_key']),
                ('leasehold.explain(text, text)', array['namespace', 'key']),
                ('leasehold.reap(text[], boolean, integer)', array['namespaces', 'include_children', 'max']),

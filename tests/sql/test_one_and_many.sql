@@ -63,6 +63,10 @@ begin
 end
 $$;
 
+create function pg_temp.prefer(p_ns text, p_lease integer, p_priority integer) returns void language sql as $$
+  update leasehold.waiter set priority = p_priority where namespace = p_ns and lease_key = t.key(p_lease)
+$$;
+
 -- The common ones are tried in every world.
 create temp table state (name text, preparation text, common boolean, nr integer generated always as identity);
 insert into state (name, preparation) values
@@ -82,6 +86,12 @@ insert into state (name, preparation) values
                                                   pg_temp.put($1, 'items = 3', 'leasehold.waiter'), pg_temp.age($1, 20)$$),
   ('another''s, mine is next and waits for several', $$pg_temp.ask($1, 1), pg_temp.ask($1, 2), pg_temp.put($1, 'items = 3', 'leasehold.waiter'), pg_temp.age($1, 20)$$),
   ('free, mine is the second', 'pg_temp.ask($1, 1), pg_temp.ask($1, 3), pg_temp.ask($1, 2), pg_temp.release($1, 1), pg_temp.age($1, 20)'),
+  ('free, another is next by its priority', 'pg_temp.ask($1, 1), pg_temp.ask($1, 4), pg_temp.ask($1, 3), pg_temp.prefer($1, 3, 300), pg_temp.release($1, 1), pg_temp.age($1, 20)'),
+  ('free, mine is next by its priority', 'pg_temp.ask($1, 1), pg_temp.ask($1, 3), pg_temp.ask($1, 2), pg_temp.prefer($1, 2, 300), pg_temp.release($1, 1), pg_temp.age($1, 20)'),
+  ('mine, the last who waits has a priority', 'pg_temp.ask($1, 2), pg_temp.ask($1, 4, 902), pg_temp.ask($1, 3), pg_temp.prefer($1, 3, 300), pg_temp.age($1, 20)'),
+  ('mine, the first who waits has a priority', 'pg_temp.ask($1, 2), pg_temp.ask($1, 3), pg_temp.ask($1, 4, 902), pg_temp.prefer($1, 3, 300), pg_temp.age($1, 20)'),
+  ('mine, the dead and those who are away have a priority', $$pg_temp.ask($1, 2), pg_temp.ask($1, 3), pg_temp.ask($1, 4, 903), pg_temp.ask($1, 5),
+     pg_temp.prefer($1, 4, 300), pg_temp.prefer($1, 5, 300), pg_temp.away($1, 5), pg_temp.age($1, 20)$$),
   ('free, only the dead wait', 'pg_temp.ask($1, 1), pg_temp.ask($1, 3, 903), pg_temp.release($1, 1), pg_temp.age($1, 20)'),
   ('free, who waits is away', 'pg_temp.ask($1, 1), pg_temp.ask($1, 3), pg_temp.away($1, 3), pg_temp.release($1, 1), pg_temp.age($1, 20)'),
   ('free, whose wait is over', $$pg_temp.ask($1, 1), pg_temp.ask($1, 3), pg_temp.release($1, 1),

@@ -372,6 +372,8 @@ const struct lh_command lh_command_policy = {
                    "  max_hold                    longer holds are reported; no default\n"
                    "  end_at_max_hold             true: and ended, whatever their holders do\n"
                    "  hand_over_grace             time for a holder to answer a hand-over request\n"
+                   "  max_priority                the highest priority of requests, up to 1000\n"
+                   "  ageing                      how long one step of priority is worth\n"
                    "  dead_after                  a holder silent for longer is suspected dead\n"
                    "  expiry                      takeover (reaper or next acquirer), reap (reaper\n"
                    "                              only) or manual (an administrator only)\n"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bounds.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -256,7 +257,7 @@ static void fill_room(struct lh_coordinator *c, struct lh_scope *scope)
     const struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
 
     scope->has_room = false;
-    if (first != NULL && first->units > 0 && first->units <= scope->units_free)
+    if (first != NULL && (scope->prioritized > 0 || (first->units > 0 && first->units <= scope->units_free)))
         lh_scope_ask_first(c, scope, 0);
 }
 
@@ -359,6 +360,25 @@ static bool waits_for_another(const struct lh_waiter *waiter)
            waiter->together->waits_for != waiter->scope;
 }
 
+/* Once for each priority, by ticket; one that waits for another scope goes by what is in its way there. */
+static void ask_first_of_each(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    bool is_seen[LH_PRIORITY_MAX + 1] = {false};
+    size_t left = c->options.batch_max;
+
+    LH_LIST_EACH(struct lh_waiter, waiter, &scope->queue, link) {
+        if (left == 0)
+            return;
+        if (is_seen[waiter->priority])
+            continue;
+        is_seen[waiter->priority] = true;
+        if (waits_for_another(waiter))
+            continue;
+        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "its turn may have come");
+        left--;
+    }
+}
+
 /* Nobody behind one that does not fit: it can not be granted before that one. */
 void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_t freed)
 {
@@ -367,6 +387,10 @@ void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_
     int64_t room = freed + scope->units_free;
     bool is_shared;
 
+    if (scope->prioritized > 0) {
+        ask_first_of_each(c, scope);
+        return;
+    }
     if (first == NULL || (lined != NULL && lined->ticket < first->ticket) || waits_for_another(first))
         return;
     for (size_t left = c->options.batch_max; left > 0; left--) {

@@ -93,6 +93,7 @@ void lh_waiter_free(struct lh_coordinator *c, struct lh_waiter *waiter)
     assert(lh_list_is_empty(&waiter->requests));
     if (waiter->together != NULL)
         free_other_places(c, waiter);
+    lh_waiter_set_priority(waiter, NULL);
     lh_waiter_set_state(c, waiter, LH_WAITER_DONE, "no request waits any more");
     free_one(c, waiter);
 }
@@ -140,6 +141,13 @@ void lh_waiter_set_ticket(struct lh_waiter *waiter, int64_t ticket)
         return;
     LH_PLACE_EACH(place, waiter->together)
     place->waiter->ticket = ticket;
+}
+
+void lh_waiter_set_priority(struct lh_waiter *waiter, const struct lh_acquire *request)
+{
+    waiter->scope->prioritized -= waiter->priority != 0;
+    waiter->priority = request == NULL ? 0 : abs(request->terms.priority);
+    waiter->scope->prioritized += waiter->priority != 0;
 }
 
 static const char *const state_names[] = {"new", "lined", "asked", "queued", "leaving", "left", "out", "done"};

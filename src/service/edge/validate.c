@@ -234,10 +234,13 @@ bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireReq
                          struct lh_acquire *acquire)
 {
     bool is_valid = lh_validate_scope(v, request->scope, "scope", &acquire->ns, &acquire->key);
+    char words[LH_BOUND_WORDS_BYTES];
 
     is_valid &= validate_duration_and_wait(v, request, acquire);
     is_valid &= validate_mode(v, request->mode, request->units, request->at_least, NULL, &acquire->units,
                               &acquire->at_least_us);
+    is_valid &= is_within(v, lh_bound_priority(request->priority, words), "priority", words);
+    acquire->terms.priority = request->priority;
     return validate_holder(v, request, acquire) && is_valid;
 }
 

@@ -56,6 +56,12 @@ const char *lh_acquire_forbidden(const struct lh_access_caller *who, const struc
     return NULL;
 }
 
+void lh_acquire_set_rights(const struct lh_access_caller *who, struct lh_acquire *request)
+{
+    if (request->terms.priority > 0 && lh_access_may(who, LH_RIGHT_ADMIN, request->ns))
+        request->terms.priority = -request->terms.priority;
+}
+
 /* --- a lease nobody heard of is given back --- */
 
 /* Its last user is gone. */
@@ -268,6 +274,9 @@ static const char *describe(const struct lh_service *service, const struct lh_ac
                "is kept for 10 s";
     case LH_DATABASE_UNAVAILABLE:
         return lh_call_words_of_outage(service, request->ns, "call again with the same lease key", words);
+    case LH_ACCESS_DENIED:
+        snprintf(words, LH_CONTENTION_TEXT_BYTES, "%s must be %s", result->field, result->bound);
+        return words;
     default:
         if (result->message != NULL && result->message[0] != '\0')
             return result->message;
@@ -291,6 +300,13 @@ void lh_acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *wh
     if (result->status == LH_INTERNAL) {
         lh_failure_send_internal(call, result->message);
         return;
+    }
+    if (result->status == LH_ACCESS_DENIED) {
+        char unused[LH_PERMIT_WORDS_BYTES];
+        lh_permit_refuse_item(call, who, LH_RIGHT_ADMIN, scope.ns, unused);
+        failure.field = result->field;
+        failure.principal = lh_access_name(who);
+        failure.right = lh_right_name(LH_RIGHT_ADMIN);
     }
     if (result->status == LH_CANCELED) /* not by us: the coordinator is going */
         failure.status = LH_SHUTTING_DOWN;
@@ -413,6 +429,7 @@ static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc
 
     memset(kept, 0, sizeof(*kept));
     kept->acquire = *acquire;
+    lh_acquire_set_rights(who, &kept->acquire);
     kept->service = lh_call_service(call);
     kept->call = call;
     kept->call_id = lh_rpc_call_id(call);

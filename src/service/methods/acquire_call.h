@@ -42,6 +42,8 @@ size_t lh_acquire_scope_count(const struct lh_acquire *request);
 struct lh_wanted_scope lh_acquire_nth_scope(const struct lh_acquire *request, size_t i);
 /* Returns the first namespace in which the caller has no right to lease, or NULL. */
 const char *lh_acquire_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request);
+/* Marks a priority that the policy's max_priority does not bind, for the caller has the right admin. */
+void lh_acquire_set_rights(const struct lh_access_caller *who, struct lh_acquire *request);
 
 /* Returns the bound of its caller that the request counts against until it is done. */
 enum lh_usage_bound lh_acquire_bound(const struct lh_acquire *request);

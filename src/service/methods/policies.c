@@ -26,6 +26,8 @@ static const struct bounds {
     {"at_least", 0, LH_AT_LEAST_MAX_US},
     {"max_reap_failures", 1, INT64_MAX},
     {"capacity", 1, LH_UNITS_MAX},
+    {"max_priority", 0, LH_PRIORITY_MAX},
+    {"ageing", 1000, LH_AT_LEAST_MAX_US},
 };
 
 static struct bounds bounds_of(const ProtobufCFieldDescriptor *setting)

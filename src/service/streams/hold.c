@@ -169,6 +169,7 @@ static bool take_acquire(struct hold *hold, const Leasehold__V1__AcquireRequest 
     }
     lh_tracing_scope(hold->call, acquire.ns, acquire.key);
     if (lh_access_may(&hold->who, LH_RIGHT_LEASE, acquire.ns)) {
+        lh_acquire_set_rights(&hold->who, &acquire);
         begin(hold, &acquire);
     } else {
         lh_hold_set_state(hold, HOLD_OVER);
