@@ -131,12 +131,13 @@ as $$
           and ((p_waiter).coordinator is null or p_seen_at > p_now - interval '3.5 s')) is true
 $$;
 
--- Waiters, in the order of scopes and places. Places are counted from where the page before ended: its `after` has the number. Locks nothing.
+-- Waiters, in the order of scopes and of their coming. Their places are those in which they are served; they are counted from where the page before ended: its
+-- `after` has the number. Where anybody in a queue has a priority, the place of all behind the first 1,000 is 1,001. Locks nothing.
 create or replace function leasehold_internal.view_queue(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (
   namespace text, key text, "position" text, owner text, principal text, waiting text, away text, enqueued_at text, wait_until text, duration text,
-  coordinator text, ticket text, mode text, units text, rests_until text, scopes text, after text)
+  coordinator text, ticket text, mode text, units text, rests_until text, scopes text, priority text, after text)
 language plpgsql stable
 security definer
 {{page.settings}}
@@ -147,35 +148,47 @@ declare
   v_after text[] := string_to_array(p_after, E'\n');
   v_life leasehold.life_now := leasehold_internal.life(null);
   v_now timestamptz := clock_timestamp();
+  v_live uuid[] := leasehold_internal.live_coordinators(v_now);
 begin
   return query
-    select w.namespace, w.key, case when w.has_place then w.place::text end, w.owner, w.principal, leasehold_internal.to_us(v_now - w.enqueued_at)::text,
+    with page as materialized (
+      select x.*, p.has_place,
+             count(*) filter (where p.has_place) over (partition by x.namespace, x.key order by x.ticket)
+             + case when x.namespace = v_after[1] and x.key = v_after[2] then v_after[4]::bigint else 0 end as place
+        from leasehold_internal.stretches(p_namespaces, p_include_children) t
+       cross join lateral (
+         select *
+           from leasehold.waiter w
+          where w.namespace >= t.low and w.namespace <= t.high
+            and (p_key is null or w.key = p_key)
+            and (p_after is null
+                 or (w.namespace, w.key, w.ticket) > (v_after[1] collate "C", v_after[2] collate "C", v_after[3]::bigint))
+          order by w.namespace, w.key, w.ticket
+          limit p_limit) x
+        left join leasehold.coordinator c
+          on c.id = x.coordinator
+       cross join lateral (select leasehold_internal.has_place(x, c.seen_at, v_now)) p (has_place)
+       order by x.namespace, x.key, x.ticket
+       limit p_limit
+    ), ordered as materialized (
+      select s.namespace, s.key, leasehold_internal.tickets_by_priority(s.namespace, s.key, v_live, v_now) as tickets
+        from (select distinct g.namespace, g.key from page g) s
+       where leasehold_internal.has_priority(s.namespace, s.key)
+    )
+    select w.namespace, w.key,
+           case when w.has_place then (case when o.key is null then w.place else coalesce(array_position(o.tickets, w.ticket), 1000) + 1 end)::text end, w.owner, w.principal, leasehold_internal.to_us(v_now - w.enqueued_at)::text,
            coalesce(w.away_until > v_now, false)::text, leasehold_internal.epoch_us(w.enqueued_at), leasehold_internal.epoch_us(w.wait_until),
            leasehold_internal.to_us(w.duration)::text, w.coordinator::text, w.ticket::text,
            case when w.units is null then 'exclusive' else 'shared' end, coalesce(w.units, 0)::text,
            (select leasehold_internal.epoch_us(leasehold_internal.rests_until(s, v_life, v_now))
               from leasehold.scope s
              where s.namespace = w.namespace and s.key = w.key and s.at_least is not null),
-           coalesce(w.items, 1)::text,
+           coalesce(w.items, 1)::text, w.priority::text,
            concat_ws(E'\n', w.namespace, w.key, w.ticket::text, w.place::text)
-      from (select x.*, p.has_place,
-                   count(*) filter (where p.has_place) over (partition by x.namespace, x.key order by x.ticket)
-                   + case when x.namespace = v_after[1] and x.key = v_after[2] then v_after[4]::bigint else 0 end as place
-              from leasehold_internal.stretches(p_namespaces, p_include_children) t
-             cross join lateral (
-               select *
-                 from leasehold.waiter w
-                where w.namespace >= t.low and w.namespace <= t.high
-                  and (p_key is null or w.key = p_key)
-                  and (p_after is null
-                       or (w.namespace, w.key, w.ticket) > (v_after[1] collate "C", v_after[2] collate "C", v_after[3]::bigint))
-                order by w.namespace, w.key, w.ticket
-                limit p_limit) x
-              left join leasehold.coordinator c
-                on c.id = x.coordinator
-             cross join lateral (select leasehold_internal.has_place(x, c.seen_at, v_now)) p (has_place)) w
-     order by w.namespace, w.key, w.ticket
-     limit p_limit;
+      from page w
+      left join ordered o
+        on o.namespace = w.namespace and o.key = w.key
+     order by w.namespace, w.key, w.ticket;
 end
 $$;
 

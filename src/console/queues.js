@@ -32,14 +32,29 @@ export const queues = {
 };
 
 // `holders`: the known ones of each scope, by scope.
-export const waiterTable = (waiters, withScope, holders) => table('Who waits, in order', [...(withScope ? ['Scope'] : []), 'Place', 'Who', 'For', 'Waiting', 'Behind', 'Until'], waiters.map((waiter, i) => {
-  const namespace = dotted(waiter.scope.namespace), before = waiters[i - 1];
-  const sameScope = before && before.scope.key === waiter.scope.key && dotted(before.scope.namespace) === namespace;
-  return { key: waiter.ticket, cells: [
-    ...(withScope ? [[h('a', { href: scopeLink(namespace, waiter.scope.key) }, waiter.scope.key), h('br'), h('small', { class: 'mute' }, namespace)]] : []),
-    waiter.away ? 'away, keeps its place' : waiter.position === '0' ? 'passed over' : waiter.position, who(waiter.owner, waiter.principal), mode(waiter), span(seconds(waiter.waiting)),
-    sameScope ? before.owner || before.principal : holders.get(idOf(namespace, waiter.scope.key))?.length > 1 ? 'the holders' : 'the holder', waiter.wait_until ? time(waiter.wait_until) : 'no limit'] };
-}));
+export function waiterTable(unordered, withScope, holders) {
+  const waiters = inOrder(unordered), withPriority = waiters.some(({ priority }) => priority);
+  const line = (waiter, i) => {
+    const namespace = dotted(waiter.scope.namespace), before = waiters[i - 1];
+    const sameScope = before && before.scope.key === waiter.scope.key && dotted(before.scope.namespace) === namespace;
+    return { key: waiter.ticket, cells: [
+      ...(withScope ? [[h('a', { href: scopeLink(namespace, waiter.scope.key) }, waiter.scope.key), h('br'), h('small', { class: 'mute' }, namespace)]] : []),
+      waiter.away ? 'away, keeps its place' : waiter.position === '0' ? 'passed over' : waiter.position, who(waiter.owner, waiter.principal), ...(withPriority ? [waiter.priority] : []), mode(waiter), span(seconds(waiter.waiting)),
+      sameScope ? before.owner || before.principal : holders.get(idOf(namespace, waiter.scope.key))?.length > 1 ? 'the holders' : 'the holder', waiter.wait_until ? time(waiter.wait_until) : 'no limit'] };
+  };
+  return table('Who waits, in order', [...(withScope ? ['Scope'] : []), 'Place', 'Who', ...(withPriority ? ['Priority'] : []), 'For', 'Waiting', 'Behind', 'Until'], waiters.map(line));
+}
+
+// Scopes stay where they are; in each those that have a place come in the order in which they are served, and then the others.
+function inOrder(waiters) {
+  const scopes = new Map(), place_of = (waiter) => +waiter.position || Infinity;
+  for (const waiter of waiters) {
+    const id = idOf(dotted(waiter.scope.namespace), waiter.scope.key);
+    if (!scopes.has(id)) scopes.set(id, []);
+    scopes.get(id).push(waiter);
+  }
+  return [...scopes.values()].flatMap((each) => each.sort((a, b) => place_of(a) === place_of(b) ? 0 : place_of(a) - place_of(b)));
+}
 
 // The graph of these waiters, the holders that are known (by scope), and the holders that wait for another scope. A request is a node of its own: of two
 // with one name nobody knows that they are one process. Those of one name in one queue are drawn once.

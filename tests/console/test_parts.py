@@ -114,6 +114,31 @@ def test_the_queue_of_a_scope_and_who_waits_for_whom(page):
     assert len(page.driver.find_elements("css selector", ".graph g.circle")) == 4
 
 
+def test_a_queue_with_priorities_is_in_the_order_of_service(own, own_page):
+    page = own_page
+    own.policy("jobs", max_priority="9", ageing="1 day")
+    held = own.acquire("jobs", "batch", "holder")
+    for i, priority in enumerate((0, 5, 0, 9, 5)):
+        own.wait_for("jobs", "batch", f"waiter-{i}", priority=priority)
+    for view in ("#/queues", "#/scope/jobs/batch"):
+        page.open(view)
+        page.sees("th", "Priority")
+        shown = page.until(lambda: [row.text.split("\n") for row in page.driver.find_elements("css selector", "tbody tr") if "waiter-" in row.text], "the waiters")
+        text = [" ".join(row) for row in shown]
+        assert [next(word for word in row.split() if word.startswith("waiter-")) for row in text] == [f"waiter-{i}" for i in (3, 1, 4, 0, 2)], text
+        assert [row.count("waiter-") for row in text] == [1, 2, 2, 2, 2], "each is behind the one before it"
+        assert "token:worker 9 exclusive" in text[0] and "token:worker 0 exclusive" in text[4], text
+    page.picture("17-priority")
+    own.release(held)
+    page.sees("dd", "waiter-3")
+    # A queue in which nobody has a priority has no such column.
+    own.acquire("jobs", "plain", "holder")
+    own.wait_for("jobs", "plain", "waiter-9")
+    page.open("#/scope/jobs/plain")
+    page.sees("tbody tr", "waiter-9")
+    assert page.find("th", "Priority") is None
+
+
 def test_a_phone_shows_the_first_lease_at_once(page):
     page.size(375, 800)
     page.open()

@@ -103,4 +103,15 @@ reset role;
 set role console_client;
 select throws_ok($$select * from leasehold_internal.view_queue(array[''], true, null, 10, null)$$, '42501', null, 'not clients either');
 reset role;
+
+-- Where anybody has a priority, a place is that in which one is served, and the list stays in the order of coming.
+select leasehold.set_policy('p', max_priority => 9, ageing => '1 day');
+select is((select count(*) from leasehold.acquire('p', 'k', '1 h', lease_key => t.key(80))), 1::bigint, 'held');
+select leasehold.join_queue('p', 'k', t.key(80 + n), priority => n % 3) from generate_series(1, 5) n;
+update leasehold.waiter w set owner = 'w' || n from generate_series(1, 5) n where w.lease_key = t.key(80 + n);
+select is((select string_agg(v.owner || ' ' || v.priority || ' ' || v.position, ', ' order by v.ticket) from leasehold_internal.view_queue(array['p'], false, 'k', 10, null) v),
+          'w1 1 3, w2 2 1, w3 0 5, w4 1 4, w5 2 2', 'places by priority');
+select is((select array_agg(v.owner) from leasehold_internal.view_queue(array['p'], false, 'k', 10, null) v), array['w1', 'w2', 'w3', 'w4', 'w5'], 'in the order of coming');
+select is((select string_agg(v.owner || ' ' || v.position, ', ') from leasehold_internal.view_queue(
+             array['p'], false, 'k', 2, (select v.after from leasehold_internal.view_queue(array['p'], false, 'k', 1, null) v)) v), 'w2 1, w3 5', 'on a further page too');
 select * from finish();
