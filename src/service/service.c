@@ -220,7 +220,7 @@ struct lh_service *lh_service_create_placed(const struct lh_service_place *place
     service->reflection = lh_reflection_create();
     lh_rights_start(service, options->loop);
     lh_unknown_tokens_start(service, options->loop);
-    lh_acquire_start(service);
+    lh_acquires_start(service);
     lh_hold_start(service);
     lh_list_init(&service->claims);
     return service;

@@ -3,6 +3,7 @@
 #include "fake_scope.h"
 
 #define REAPED_MAX 200
+#define HOLDERS_MAX 10
 
 static void remove_rows_of(struct fake_world *world, int index)
 {
@@ -131,6 +132,22 @@ static void pass_on(struct fake_node *node, const struct fake_control *control)
     }
 }
 
+static void answer_holders(struct fake_node *node, const struct fake_control *control)
+{
+    struct fake_scope *scope = fake_scope(node->world, control->ns, control->key);
+    struct lh_held_lease leases[HOLDERS_MAX];
+    struct lh_list_answer answer = {.leases = leases};
+    struct lh_arena strings = {0};
+
+    if (scope->is_held)
+        fake_fill_lease(node->world, scope, &strings, &leases[answer.lease_count++]);
+    for (size_t i = 0; i < scope->share_count && i < HOLDERS_MAX; i++)
+        fake_fill_lease(node->world, &scope->shares[i], &strings, &leases[answer.lease_count++]);
+    answer.has_more = scope->share_count > HOLDERS_MAX;
+    control->on_done.list(control->arg, LH_OK, NULL, &answer);
+    lh_arena_finish(&strings);
+}
+
 void fake_answer_control(struct fake_node *node, const struct fake_control *control, enum lh_status status)
 {
     struct lh_error error;
@@ -139,8 +156,10 @@ void fake_answer_control(struct fake_node *node, const struct fake_control *cont
             answer_tick(node, control);
         else if (control->kind == 2)
             pass_on(node, control);
-        else
+        else if (control->kind == 3)
             answer_reap(node, control);
+        else
+            answer_holders(node, control);
         return;
     }
     lh_error_set(&error, status, "control is gone");
@@ -148,6 +167,8 @@ void fake_answer_control(struct fake_node *node, const struct fake_control *cont
         control->on_done.tick(control->arg, status, &error, NULL);
     else if (control->kind == 2)
         control->on_done.store(control->arg, status, &error);
-    else
+    else if (control->kind == 3)
         control->on_done.reap(control->arg, status, &error, NULL);
+    else
+        control->on_done.list(control->arg, status, &error, NULL);
 }

@@ -179,6 +179,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
         own->heartbeat_at_us = world->now_us;
         own->duration_us = item->terms.duration_us;
         own->granted_by = node->index;
+        own->heartbeats++;
         item->outcome = LH_ACQUIRE_RENEWED;
     } else {
         const struct fake_row *head = fake_head(world, scope);
@@ -255,6 +256,8 @@ static void release(struct fake_node *node, struct fake_scope *scope, struct lh_
     struct fake_world *world = node->world;
     struct fake_scope *own = fake_lease(scope, &item->lease_key);
 
+    if (own != NULL && item->is_unheard && own->heartbeats > 0)
+        own = NULL; /* its holder has asked again, and knows that it has it */
     if (!may_go_on(world, scope, own, world->is_hooked && !world->is_release_plain, item, batch))
         return;
     fake_end(world, scope, own, item->is_failure ? LH_END_FAILED : LH_END_RELEASED);

@@ -39,6 +39,8 @@ static uint32_t port_random(void *arg)
 static bool port_is_behind(void *arg)
 {
     struct fake_node *node = arg;
+    if (node->is_loop_behind != NULL && node->is_loop_behind(node->loop))
+        return true;
     return node->behind > 0 && node->behind-- > 0;
 }
 
@@ -114,6 +116,13 @@ static enum lh_status store_reap(struct lh_store *store, int64_t clock_us, const
     return add_control(store, (struct fake_control){.kind = 3, .on_done.reap = on_done, .arg = arg}, NULL);
 }
 
+static enum lh_status store_holders(struct lh_store *store, const char *ns, const char *key, int32_t max,
+                                    lh_list_cb *on_done, void *arg)
+{
+    struct lh_wake scope = {ns, key, 0};
+    return add_control(store, (struct fake_control){.kind = 4, .on_done.list = on_done, .arg = arg}, &scope);
+}
+
 /* --- life --- */
 
 static unsigned store_lane_count(struct lh_store *store)
@@ -181,6 +190,11 @@ static void store_server(struct lh_store *store, struct lh_server_facts *facts)
     *facts = (struct lh_server_facts){.is_permanent = node->world->is_trouble_permanent};
 }
 
+static bool store_is_connected(struct lh_store *store)
+{
+    return ((struct fake_node *)store)->control_is_up;
+}
+
 static const struct lh_store_ops store_ops = {
     .lane_count = store_lane_count,
     .hook_lane_count = store_hook_lane_count,
@@ -194,6 +208,8 @@ static const struct lh_store_ops store_ops = {
     .look_elsewhere = store_look_elsewhere,
     .pass_on = store_pass_on,
     .reap = store_reap,
+    .holders = store_holders,
+    .is_connected = store_is_connected,
     .server = store_server,
 };
 
@@ -230,10 +246,15 @@ void fake_node_stop(struct fake_node *node)
     lh_coordinator_stop(node->coordinator, on_node_stopped, node);
 }
 
-void fake_node_kill(struct fake_node *node)
+void fake_node_vanish(struct fake_node *node)
 {
     fake_lanes_kill(node);
     node->is_gone = true;
+}
+
+void fake_node_kill(struct fake_node *node)
+{
+    fake_node_vanish(node);
     lh_coordinator_destroy(node->coordinator);
     node->coordinator = NULL;
 }

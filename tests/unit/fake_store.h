@@ -104,11 +104,12 @@ struct fake_lane {
 };
 
 struct fake_control {
-    int kind; /* 0 enroll, 1 tick, 2 pass_on, 3 reap */
+    int kind; /* 0 enroll, 1 tick, 2 pass_on, 3 reap, 4 holders */
     union {
         lh_tick_cb *tick;
         lh_store_cb *store;
         lh_reap_pass_cb *reap;
+        lh_list_cb *list;
     } on_done;
     void *arg;
     char ns[32];
@@ -125,6 +126,8 @@ struct fake_node {
     void *events_arg;
     uint64_t timer_serial;
     int behind; /* so often its loop still has to read what came */
+    struct lh_loop *loop;
+    bool (*is_loop_behind)(struct lh_loop *loop); /* or NULL */
     struct fake_lane lanes[FAKE_ALL_LANES];
     bool control_is_up;
     bool listener_is_up;
@@ -160,6 +163,8 @@ struct fake_event {
 
 struct fake_world {
     int64_t now_us;
+    /* Until when the node that an event is for does nothing, or 0; NULL: all do. */
+    int64_t (*held_until_us)(const void *arg);
     uint64_t random_state;
     uint64_t next_seq;
     struct fake_event *events;
@@ -219,8 +224,9 @@ bool fake_step(struct fake_world *world, int64_t until_us); /* false: nothing to
 void fake_run(struct fake_world *world, int64_t duration_us);
 
 struct fake_node *fake_node_start(struct fake_world *world, const struct lh_coordinator_options *options);
-void fake_node_stop(struct fake_node *node); /* gently; has_stopped when done */
-void fake_node_kill(struct fake_node *node); /* as kill -9 does */
+void fake_node_stop(struct fake_node *node);   /* gently; has_stopped when done */
+void fake_node_kill(struct fake_node *node);   /* as kill -9 does */
+void fake_node_vanish(struct fake_node *node); /* the same, and its coordinator is the caller's to destroy */
 
 /* Breaking and mending. Nothing comes back by itself. */
 void fake_lane_drop(struct fake_node *node, unsigned lane,

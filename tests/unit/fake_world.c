@@ -60,7 +60,12 @@ bool fake_step(struct fake_world *world, int64_t until_us)
         return false;
     }
     struct fake_event event = take_event(world);
+    int64_t later_us = world->held_until_us == NULL ? 0 : world->held_until_us(event.arg);
     world->now_us = event.at_us;
+    if (later_us > world->now_us) {
+        fake_at(world, later_us, event.fn, event.arg, event.n);
+        return true;
+    }
     event.fn(world, event.arg, event.n);
     return true;
 }

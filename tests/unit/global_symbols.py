@@ -1,4 +1,4 @@
-"""Every name that leaves its file begins with lh_.
+"""Every name that leaves its file begins with lh_, and no two files have the same.
 
     global_symbols.py ARCHIVE...        the static libraries of src
 """
@@ -11,4 +11,11 @@ listed = subprocess.run(["nm", "--extern-only", "--defined-only", "--print-file-
 names = re.findall(r"^(.+):\S* \w (\S+)$", listed, re.M)
 # A sanitizer writes names of its own into each object.
 bare = [f"{file}: {name}" for file, name in names if not name.startswith(("lh_", "__"))]
-sys.exit("\n".join(["these names leave their files without lh_:", *bare]) if bare or not names else 0)
+if bare or not names:
+    sys.exit("\n".join(["these names leave their files without lh_:", *bare]))
+owners = {}
+for file, name in names:
+    if name.startswith("lh_"):
+        owners.setdefault(name, []).append(file)
+twice = [f"{name}: {', '.join(files)}" for name, files in sorted(owners.items()) if len(files) > 1]
+sys.exit("\n".join(["these names are in two files:", *twice]) if twice else 0)

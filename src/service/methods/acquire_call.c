@@ -121,7 +121,7 @@ static bool is_call(const struct lh_table_entry *entry, const void *key)
     return LH_CONTAINER(struct acquire_call, by_call, entry)->call_id == *(const uint64_t *)key;
 }
 
-void lh_acquire_start(struct lh_service *service)
+void lh_acquires_start(struct lh_service *service)
 {
     lh_table_init(&service->told, is_call);
     lh_list_init(&service->told_in_order);

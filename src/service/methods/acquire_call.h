@@ -66,7 +66,7 @@ void lh_acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *reques
 void lh_acquire_hide_holder(const struct lh_access_caller *who, const char *ns, const char *key,
                             struct lh_contention *contention);
 
-void lh_acquire_start(struct lh_service *service);
+void lh_acquires_start(struct lh_service *service);
 void lh_acquire_tick(struct lh_service *service);
 void lh_acquire_finish(struct lh_service *service);
 /* Ends at most `max` calls of this round whose callers have lost their right. Returns true if more calls are left. */

@@ -1,0 +1,435 @@
+/*
+ * Plays histories. LH_SEED=n replays one (LH_TRACE=1: and prints what happens), LH_SEEDS=n plays so many, LH_FIRST=n begins
+ * with that one.
+ *
+ * Checked all the time: no worker believes to hold what the database has given away, tokens grow, every request is answered
+ * once. At the end, when nothing breaks any more: every worker that waits gets its turn, and no lease and no place is left.
+ */
+#include <check.h>
+#include <dirent.h>
+#include <event2/event.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "../unit/run_tests.h"
+#include "base/log.h"
+#include "simulation.h"
+
+#define PROCESSES_MAX (DAEMONS_MAX + WORKERS_MAX + 1)
+#define TIMERS_MAX 64
+#define TROUBLE_US (20 * LH_US_PER_S)
+/* A daemon remembers for 2 s whom it has told of a grant, for a cancel that crosses the answer. */
+#define GENTLE_MS 900
+#define CALM_US (120 * LH_US_PER_S)
+#define EXPIRED_US (20 * LH_US_PER_S) /* the longest wait for what a dead holder has left */
+
+struct simulation sim;
+
+static struct process *processes[PROCESSES_MAX];
+static struct process *turned; /* the one that runs now */
+static bool is_printed;
+static struct {
+    struct process *process;
+    int fd;
+    int64_t at_us;
+} timers[TIMERS_MAX];
+static int timer_count;
+
+void fake_fail(const char *format, ...)
+{
+    va_list args;
+
+    fprintf(stderr, "seed %llu at %.6f s: ", (unsigned long long)sim.seed,
+            (double)(sim.world.now_us - 1000 * LH_US_PER_S) / 1e6);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\n");
+    abort();
+}
+
+int below(int n)
+{
+    return fake_below(&sim.world, n);
+}
+
+bool chance(int percent)
+{
+    return below(100) < percent;
+}
+
+int64_t ms_below(int n)
+{
+    return below(n * 1000);
+}
+
+void note(const char *what, int64_t a, int64_t b)
+{
+    for (const char *c = what; *c != '\0'; c++)
+        sim.trace = (sim.trace ^ (unsigned char)*c) * UINT64_C(1099511628211);
+    sim.trace = (sim.trace ^ (uint64_t)sim.world.now_us) * UINT64_C(1099511628211);
+    sim.trace = (sim.trace ^ (uint64_t)(a * 1000003 + b)) * UINT64_C(1099511628211);
+    if (is_printed)
+        printf("%10.6f %s %lld %lld\n", (double)(sim.world.now_us - 1000 * LH_US_PER_S) / 1e6, what, (long long)a,
+               (long long)b);
+}
+
+/* What a killed daemon had is not given back. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "detect_leaks=0";
+}
+
+/* --- the clock: everybody's is the world's, and timers are kept here --- */
+
+int64_t __wrap_lh_clock_us(void);
+int64_t __wrap_lh_clock_us(void)
+{
+    return sim.world.now_us;
+}
+
+int __real_timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *before);
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *before);
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *before)
+{
+    int i = 0;
+
+    while (i < timer_count && timers[i].fd != fd)
+        i++;
+    if (i == TIMERS_MAX || turned == NULL)
+        fake_fail("a timer that belongs to nobody");
+    if (i == timer_count)
+        timer_count++;
+    timers[i].process = turned;
+    timers[i].fd = fd;
+    timers[i].at_us = at->it_value.tv_sec * LH_US_PER_S + at->it_value.tv_nsec / 1000;
+    return 0;
+}
+
+static void fire_timers(void)
+{
+    static const struct itimerspec at_once = {.it_value.tv_nsec = 1};
+
+    for (int i = timer_count; i-- > 0;) {
+        if (timers[i].at_us > sim.world.now_us || process_is_stopped(timers[i].process))
+            continue;
+        __real_timerfd_settime(timers[i].fd, 0, &at_once, NULL);
+        timers[i].process->turns = 2;
+        timers[i] = timers[--timer_count];
+    }
+}
+
+static int64_t next_timer_us(void)
+{
+    int64_t next_us = LH_NEVER;
+
+    for (int i = 0; i < timer_count; i++) {
+        const struct process *process = timers[i].process;
+        int64_t at_us = process_is_stopped(process) && process->stopped_until_us > timers[i].at_us
+                            ? process->stopped_until_us
+                            : timers[i].at_us;
+        if (at_us < next_us)
+            next_us = at_us;
+    }
+    for (int i = 0; i < PROCESSES_MAX; i++)
+        if (processes[i] != NULL && process_is_stopped(processes[i]) && processes[i]->stopped_until_us < next_us)
+            next_us = processes[i]->stopped_until_us;
+    return next_us;
+}
+
+/* --- processes --- */
+
+/* libevent tells nobody its descriptor: the newest. */
+static int find_epoll_fd(void)
+{
+    char path[64], target[64];
+
+    for (int fd = 255; fd >= 0; fd--) {
+        ssize_t size;
+        bool is_known = false;
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        size = readlink(path, target, sizeof(target));
+        if (size != (ssize_t)strlen("anon_inode:[eventpoll]") ||
+            memcmp(target, "anon_inode:[eventpoll]", (size_t)size) != 0)
+            continue;
+        for (int i = 0; i < PROCESSES_MAX; i++)
+            is_known = is_known || (processes[i] != NULL && processes[i]->epoll_fd == fd);
+        if (!is_known)
+            return fd;
+    }
+    fake_fail("no epoll");
+    return -1;
+}
+
+void process_start(struct process *process)
+{
+    int i = 0;
+
+    *process = (struct process){.turns = 2, .epoll_fd = -1};
+    process->loop = lh_loop_create();
+    process->epoll_fd = find_epoll_fd();
+    while (processes[i] != NULL)
+        i++;
+    processes[i] = process;
+}
+
+void process_end(struct process *process)
+{
+    for (int i = timer_count; i-- > 0;)
+        if (timers[i].process == process)
+            timers[i] = timers[--timer_count];
+    for (int i = 0; i < PROCESSES_MAX; i++)
+        if (processes[i] == process)
+            processes[i] = NULL;
+    lh_loop_destroy(process->loop);
+    process->loop = NULL;
+    process->stopped_until_us = 0;
+}
+
+bool process_is_stopped(const struct process *process)
+{
+    return process->stopped_until_us > sim.world.now_us;
+}
+
+void process_stop_until(struct process *process, int64_t until_us)
+{
+    process->stopped_until_us = until_us;
+    sim.seen.stops++;
+}
+
+static bool has_work(struct process *process, bool is_ready)
+{
+    if (is_ready || !lh_list_is_empty(&process->loop->deferred) ||
+        event_base_get_num_events(process->loop->base, EVENT_BASE_COUNT_ACTIVE) > 0)
+        process->turns = 2;
+    return process->turns > 0;
+}
+
+/* One turn of each that has something to do. Returns false if none had. */
+static bool turn_all(void)
+{
+    struct pollfd ready[PROCESSES_MAX];
+    bool is_any = false;
+
+    for (int i = 0; i < PROCESSES_MAX; i++)
+        ready[i] = (struct pollfd){.fd = processes[i] == NULL ? -1 : processes[i]->epoll_fd, .events = POLLIN};
+    poll(ready, PROCESSES_MAX, 0);
+    for (int i = 0; i < PROCESSES_MAX; i++) {
+        struct process *process = processes[i];
+        if (process == NULL || process_is_stopped(process) || !has_work(process, ready[i].revents != 0))
+            continue;
+        process->turns--;
+        turned = process;
+        lh_loop_run_once(process->loop, 0);
+        turned = NULL;
+        is_any = true;
+    }
+    return is_any;
+}
+
+void run_until_us(int64_t until_us)
+{
+    for (;;) {
+        int64_t next_us;
+        fire_timers();
+        while (turn_all())
+            workers_check();
+        next_us = next_timer_us();
+        if (next_us > until_us)
+            next_us = until_us;
+        sim.seen.steps++;
+        if (!fake_step(&sim.world, next_us) && next_us == until_us)
+            return;
+    }
+}
+
+/* --- fate --- */
+
+static void on_database_back(struct fake_world *world, void *arg, uint64_t n)
+{
+    fake_database_raise(world);
+}
+
+static void strike(void)
+{
+    struct fake_world *world = &sim.world;
+    int worker = below(sim.workers), number = below(sim.daemons);
+    int64_t until_us = world->now_us + ms_below(chance(20) && !sim.is_gentle ? 9000 : GENTLE_MS);
+
+    switch (below(sim.is_gentle ? 8 : 12)) {
+    case 0:
+    case 1:
+        note("cut", worker, number);
+        sim.seen.cuts++;
+        network_cut(worker, number);
+        break;
+    case 2:
+    case 3:
+        note("stall", worker, number);
+        sim.seen.cuts++;
+        network_stall(worker, number, 1u + (unsigned)below(3), until_us);
+        break;
+    case 4:
+        note("a worker is alone", worker, 0);
+        for (int d = 0; d < sim.daemons; d++)
+            network_stall(worker, d, WAYS_BOTH, until_us);
+        break;
+    case 5:
+        note("worker stops", worker, until_us);
+        worker_pause(worker, until_us);
+        break;
+    case 6:
+        note("daemon stops", number, until_us);
+        daemon_pause(number, until_us);
+        break;
+    case 7:
+        note("the database's clock steps", 0, 0);
+        world->clock_offset_us += (below(2) == 0 ? 1 : -1) * ms_below(90000);
+        break;
+    case 8:
+        worker_kill(worker);
+        break;
+    case 9:
+        daemon_kill(number);
+        break;
+    case 10:
+        daemon_stop(number);
+        break;
+    default:
+        note("the database is gone", until_us, 0);
+        fake_database_drop(world);
+        fake_at(world, until_us, on_database_back, NULL, 0);
+        break;
+    }
+}
+
+static int64_t held_until_us(const void *node)
+{
+    return node == NULL ? 0 : daemon_stopped_until_us(node);
+}
+
+static void begin(uint64_t seed)
+{
+    memset(&sim, 0, sizeof(sim));
+    sim.seed = seed;
+    snprintf(sim.directory, sizeof(sim.directory), "/tmp/lhsim-XXXXXX");
+    if (mkdtemp(sim.directory) == NULL)
+        fake_fail("%s cannot be made", sim.directory);
+    fake_world_init(&sim.world, seed);
+    sim.world.held_until_us = held_until_us;
+    sim.world.min_delay_us = 50;
+    sim.world.max_delay_us = (1 + below(20)) * LH_US_PER_MS;
+    sim.world.notify_loss_percent = below(30);
+    for (int s = 0; s < SCOPES; s++)
+        sim.world.scopes[s].capacity = below(3);
+    sim.daemons = 1 + below(DAEMONS_MAX);
+    sim.workers = 1 + below(WORKERS_MAX);
+    sim.is_gentle = seed % 3 == 0;
+    network_start();
+    for (int d = 0; d < sim.daemons; d++)
+        daemon_start(d);
+    for (int w = 0; w < sim.workers; w++)
+        worker_start(w);
+}
+
+static void check_that_nothing_is_left(void)
+{
+    for (int s = 0; s < SCOPES; s++) {
+        const struct fake_scope *scope = &sim.world.scopes[s];
+        if (fake_head(&sim.world, scope) != NULL)
+            fake_fail("k%d has a live waiter, and nobody knows", s);
+        if (!fake_is_ended(&sim.world, scope))
+            fake_fail("k%d is held, and nobody knows", s);
+    }
+}
+
+static void play(uint64_t seed)
+{
+    int64_t until_us;
+
+    begin(seed);
+    until_us = sim.world.now_us + TROUBLE_US;
+    while (sim.world.now_us < until_us) {
+        if (chance(70))
+            strike();
+        run_until_us(sim.world.now_us + ms_below(1000));
+    }
+    sim.is_calm = true;
+    note("calm", 0, 0);
+    network_calm();
+    for (int d = 0; d < sim.daemons; d++)
+        daemon_start(d);
+    until_us = sim.world.now_us + CALM_US;
+    while (!workers_are_done() && sim.world.now_us < until_us)
+        run_until_us(sim.world.now_us + LH_US_PER_S);
+    if (!workers_are_done())
+        fake_fail("a worker still waits, and nothing is in its way");
+    run_until_us(sim.world.now_us + EXPIRED_US);
+    check_that_nothing_is_left();
+    workers_end();
+    network_end();
+    daemons_end();
+    fake_world_finish(&sim.world);
+    rmdir(sim.directory);
+}
+
+static void print(uint64_t seed)
+{
+    printf(
+        "seed %llu: %016llx, %llu steps, %llu grants, %llu refusals, %llu losses, %llu cuts, %llu stops, %llu kills\n",
+        (unsigned long long)seed, (unsigned long long)sim.trace, (unsigned long long)sim.seen.steps,
+        (unsigned long long)sim.seen.grants, (unsigned long long)sim.seen.refusals, (unsigned long long)sim.seen.losses,
+        (unsigned long long)sim.seen.cuts, (unsigned long long)sim.seen.stops, (unsigned long long)sim.seen.kills);
+}
+
+static uint64_t number_of(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text == NULL ? otherwise : strtoull(text, NULL, 10);
+}
+
+START_TEST(histories_keep_the_promises)
+{
+    uint64_t one = number_of("LH_SEED", 0);
+    uint64_t first = one > 0 ? one : number_of("LH_FIRST", 1);
+    uint64_t count = one > 0 ? 1 : number_of("LH_SEEDS", 100);
+
+    is_printed = getenv("LH_TRACE") != NULL;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        play(seed);
+        if (is_printed || one > 0)
+            print(seed);
+    }
+}
+END_TEST
+
+START_TEST(a_seed_gives_the_same_history)
+{
+    uint64_t trace;
+
+    play(7);
+    trace = sim.trace;
+    play(7);
+    ck_assert_uint_eq(sim.trace, trace);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("simulation");
+    TCase *tcase = tcase_create("simulation");
+
+    lh_log_set_level(getenv("LH_TRACE") != NULL ? LH_LOG_DEBUG : LH_LOG_ERROR);
+    tcase_set_timeout(tcase, 0);
+    tcase_add_test(tcase, histories_keep_the_promises);
+    tcase_add_test(tcase, a_seed_gives_the_same_history);
+    suite_add_tcase(suite, tcase);
+    return run_tests(suite, CK_FORK_GETENV);
+}
