@@ -56,6 +56,8 @@ type transport interface {
 	acquire(ctx context.Context, r request, wait time.Duration) (grant, error)
 	// acquireAll is acquire for the scopes of r; it tells nobody who is ahead.
 	acquireAll(ctx context.Context, r request, wait time.Duration) ([]grant, error)
+	// claim waits for a tick of the schedule that is r.namespace, until ctx ends.
+	claim(ctx context.Context, r request) (claimed, error)
 	heartbeat(ctx context.Context, refs []ref) ([]beat, error)
 	// downgrade may be repeated: the answer is the same.
 	downgrade(ctx context.Context, it ref, units int) (grant, error)
@@ -183,19 +185,19 @@ func (c *Client) repeat(ctx context.Context, verb string, r *request, try func(c
 		case c.ctx.Err() != nil:
 			return ErrClosed
 		case ctx.Err() != nil:
-			c.giveUp(r.refs())
+			c.giveUp(r.unheard())
 			return ctx.Err()
 		case repeated && isEnded(err):
 			// The daemon granted it, saw the connection break, and took the lease back.
 			repeated, r.leaseKey = false, newUUID()
 		case isUnavailable && clock() >= until:
-			c.giveUp(r.refs())
+			c.giveUp(r.unheard())
 			return err
 		case retry.again(call, err, until-clock()):
 			repeated = true // the same lease key makes it the same acquisition, with its old place in the queue
 		default:
 			if isUnavailable {
-				c.giveUp(r.refs())
+				c.giveUp(r.unheard())
 			}
 			return err
 		}
@@ -218,8 +220,19 @@ func (c *Client) callContext(ctx context.Context) (context.Context, context.Canc
 	return call, cancel, nil
 }
 
+// unheard is what may have been granted without an answer. A tick is left to expire: nobody knows which one it is.
+func (r request) unheard() []ref {
+	if r.isTick {
+		return nil
+	}
+	return r.refs()
+}
+
 // giveUp sees to it that what was granted unheard is released.
 func (c *Client) giveUp(refs []ref) {
+	if len(refs) == 0 {
+		return
+	}
 	c.start(func() {
 		for until := clock() + refs[0].duration; clock() < until && c.ctx.Err() == nil; pause(c.ctx, 200*time.Millisecond) {
 			ctx, cancel := context.WithTimeout(c.ctx, c.settings.patience)
@@ -251,8 +264,7 @@ func (c *Client) Do(ctx context.Context, namespace, key string, work func(contex
 }
 
 // end releases leases whose work has ended with `result`. A loss is told also when nobody heard of it before.
-func (c *Client) end(leases []*Lease, result error) error {
-	options := []ReleaseOption(nil)
+func (c *Client) end(leases []*Lease, result error, options ...ReleaseOption) error {
 	if result != nil {
 		options = append(options, Failure(result))
 	}

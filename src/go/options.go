@@ -82,6 +82,7 @@ type request struct {
 	strategy                        Strategy // nil: the client's
 	told                            Acquisition
 	isHold                          bool             // over a stream, where there are streams
+	isTick                          bool             // namespace is a schedule
 	queued                          func(*HeldError) // told while it waits; may be nil
 }
 

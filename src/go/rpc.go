@@ -32,8 +32,9 @@ type rpc struct {
 }
 
 type server struct {
-	conn  *grpc.ClientConn
-	lease pb.LeaseServiceClient
+	conn     *grpc.ClientConn
+	lease    pb.LeaseServiceClient
+	schedule pb.ScheduleServiceClient
 }
 
 // Dial makes a client of one or more daemons: "host:port", or several separated by commas. An empty target is $LEASEHOLD_SERVER, or
@@ -75,7 +76,7 @@ func Dial(target string, options ...ClientOption) (*Client, error) {
 			t.close()
 			return nil, &ArgumentError{Field: "target", Bound: "host:port", Message: fmt.Sprintf("target %q: %v", address, err)}
 		}
-		t.servers = append(t.servers, &server{conn, pb.NewLeaseServiceClient(conn)})
+		t.servers = append(t.servers, &server{conn, pb.NewLeaseServiceClient(conn), pb.NewScheduleServiceClient(conn)})
 	}
 	return newClient(t, s), nil
 }

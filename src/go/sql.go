@@ -266,7 +266,7 @@ func (d *direct) try(s *session, r request) (g grant, granted bool, err error) {
 }
 
 // granting is what is read of a lease.
-const granting = `select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, to_json(l.slots)::text, l.deadline < l.heartbeat_at + l.duration `
+const granting = `select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, to_json(l.slots)::text, l.deadline < l.heartbeat_at + l.duration`
 
 const acquiring = granting + `
   from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
@@ -403,7 +403,7 @@ func (d *direct) downgrade(ctx context.Context, it ref, units int) (grant, error
 	var row grantRow
 	sent := clock()
 	_, err = d.row(s, it, row.columns(), granting+
-		`from (select set_config('lock_timeout', '200ms', true) as limits, $1::text as namespace offset 0) s
+		` from (select set_config('lock_timeout', '200ms', true) as limits, $1::text as namespace offset 0) s
 		 cross join lateral leasehold.downgrade(s.namespace, $2::text, $3::text::uuid, $4::integer) l`,
 		it.namespace, it.key, it.leaseKey, units)
 	return row.grant(sent), err

@@ -38,17 +38,19 @@ import (
 const _ = grpc.SupportPackageIsVersion7
 
 const (
-	LeaseService_Acquire_FullMethodName       = "/leasehold.v1.LeaseService/Acquire"
-	LeaseService_AcquireStream_FullMethodName = "/leasehold.v1.LeaseService/AcquireStream"
-	LeaseService_AcquireAll_FullMethodName    = "/leasehold.v1.LeaseService/AcquireAll"
-	LeaseService_Hold_FullMethodName          = "/leasehold.v1.LeaseService/Hold"
-	LeaseService_Heartbeat_FullMethodName     = "/leasehold.v1.LeaseService/Heartbeat"
-	LeaseService_Downgrade_FullMethodName     = "/leasehold.v1.LeaseService/Downgrade"
-	LeaseService_KeepAlive_FullMethodName     = "/leasehold.v1.LeaseService/KeepAlive"
-	LeaseService_Release_FullMethodName       = "/leasehold.v1.LeaseService/Release"
-	LeaseService_GetLease_FullMethodName      = "/leasehold.v1.LeaseService/GetLease"
-	LeaseService_ListLeases_FullMethodName    = "/leasehold.v1.LeaseService/ListLeases"
-	LeaseService_WatchLeases_FullMethodName   = "/leasehold.v1.LeaseService/WatchLeases"
+	LeaseService_Acquire_FullMethodName        = "/leasehold.v1.LeaseService/Acquire"
+	LeaseService_AcquireStream_FullMethodName  = "/leasehold.v1.LeaseService/AcquireStream"
+	LeaseService_AcquireAll_FullMethodName     = "/leasehold.v1.LeaseService/AcquireAll"
+	LeaseService_Hold_FullMethodName           = "/leasehold.v1.LeaseService/Hold"
+	LeaseService_Heartbeat_FullMethodName      = "/leasehold.v1.LeaseService/Heartbeat"
+	LeaseService_Downgrade_FullMethodName      = "/leasehold.v1.LeaseService/Downgrade"
+	LeaseService_KeepAlive_FullMethodName      = "/leasehold.v1.LeaseService/KeepAlive"
+	LeaseService_Release_FullMethodName        = "/leasehold.v1.LeaseService/Release"
+	LeaseService_AskHandOver_FullMethodName    = "/leasehold.v1.LeaseService/AskHandOver"
+	LeaseService_RefuseHandOver_FullMethodName = "/leasehold.v1.LeaseService/RefuseHandOver"
+	LeaseService_GetLease_FullMethodName       = "/leasehold.v1.LeaseService/GetLease"
+	LeaseService_ListLeases_FullMethodName     = "/leasehold.v1.LeaseService/ListLeases"
+	LeaseService_WatchLeases_FullMethodName    = "/leasehold.v1.LeaseService/WatchLeases"
 )
 
 // LeaseServiceClient is the client API for LeaseService service.
@@ -80,6 +82,14 @@ type LeaseServiceClient interface {
 	KeepAlive(ctx context.Context, opts ...grpc.CallOption) (LeaseService_KeepAliveClient, error)
 	// Releases up to 10,000 leases at once, each with a result or an error.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
+	// Asks the holders of a scope to hand it over; the server never ends a lease for that. A holder is told by its heartbeats
+	// and by Hold. It releases, refuses, or leaves the request unanswered. Idempotent: one who is asked already is not asked
+	// again before answer_by, nor before the lease ends where the request is not answered. The request stays when its asker
+	// leaves the queue. NOT_FOUND (NOT_HELD): the scope is not held, with that token.
+	AskHandOver(ctx context.Context, in *AskHandOverRequest, opts ...grpc.CallOption) (*AskHandOverResponse, error)
+	// Refuses a request, as its holder. Idempotent: the first words stay. NOT_FOUND (NOT_HELD): the lease key does not hold
+	// the scope; FAILED_PRECONDITION (NOT_ASKED): there is no request.
+	RefuseHandOver(ctx context.Context, in *RefuseHandOverRequest, opts ...grpc.CallOption) (*RefuseHandOverResponse, error)
 	// The holders of a scope, and how the last hold ended. NOT_FOUND (NOT_HELD) when neither is known.
 	GetLease(ctx context.Context, in *GetLeaseRequest, opts ...grpc.CallOption) (*GetLeaseResponse, error)
 	// The leases held now, ordered by namespace and key; several holders of one scope each have a row.
@@ -235,6 +245,24 @@ func (c *leaseServiceClient) Release(ctx context.Context, in *ReleaseRequest, op
 	return out, nil
 }
 
+func (c *leaseServiceClient) AskHandOver(ctx context.Context, in *AskHandOverRequest, opts ...grpc.CallOption) (*AskHandOverResponse, error) {
+	out := new(AskHandOverResponse)
+	err := c.cc.Invoke(ctx, LeaseService_AskHandOver_FullMethodName, in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *leaseServiceClient) RefuseHandOver(ctx context.Context, in *RefuseHandOverRequest, opts ...grpc.CallOption) (*RefuseHandOverResponse, error) {
+	out := new(RefuseHandOverResponse)
+	err := c.cc.Invoke(ctx, LeaseService_RefuseHandOver_FullMethodName, in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *leaseServiceClient) GetLease(ctx context.Context, in *GetLeaseRequest, opts ...grpc.CallOption) (*GetLeaseResponse, error) {
 	out := new(GetLeaseResponse)
 	err := c.cc.Invoke(ctx, LeaseService_GetLease_FullMethodName, in, out, opts...)
@@ -314,6 +342,14 @@ type LeaseServiceServer interface {
 	KeepAlive(LeaseService_KeepAliveServer) error
 	// Releases up to 10,000 leases at once, each with a result or an error.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
+	// Asks the holders of a scope to hand it over; the server never ends a lease for that. A holder is told by its heartbeats
+	// and by Hold. It releases, refuses, or leaves the request unanswered. Idempotent: one who is asked already is not asked
+	// again before answer_by, nor before the lease ends where the request is not answered. The request stays when its asker
+	// leaves the queue. NOT_FOUND (NOT_HELD): the scope is not held, with that token.
+	AskHandOver(context.Context, *AskHandOverRequest) (*AskHandOverResponse, error)
+	// Refuses a request, as its holder. Idempotent: the first words stay. NOT_FOUND (NOT_HELD): the lease key does not hold
+	// the scope; FAILED_PRECONDITION (NOT_ASKED): there is no request.
+	RefuseHandOver(context.Context, *RefuseHandOverRequest) (*RefuseHandOverResponse, error)
 	// The holders of a scope, and how the last hold ended. NOT_FOUND (NOT_HELD) when neither is known.
 	GetLease(context.Context, *GetLeaseRequest) (*GetLeaseResponse, error)
 	// The leases held now, ordered by namespace and key; several holders of one scope each have a row.
@@ -350,6 +386,12 @@ func (UnimplementedLeaseServiceServer) KeepAlive(LeaseService_KeepAliveServer) e
 }
 func (UnimplementedLeaseServiceServer) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Release not implemented")
+}
+func (UnimplementedLeaseServiceServer) AskHandOver(context.Context, *AskHandOverRequest) (*AskHandOverResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method AskHandOver not implemented")
+}
+func (UnimplementedLeaseServiceServer) RefuseHandOver(context.Context, *RefuseHandOverRequest) (*RefuseHandOverResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method RefuseHandOver not implemented")
 }
 func (UnimplementedLeaseServiceServer) GetLease(context.Context, *GetLeaseRequest) (*GetLeaseResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetLease not implemented")
@@ -536,6 +578,42 @@ func _LeaseService_Release_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LeaseService_AskHandOver_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AskHandOverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaseServiceServer).AskHandOver(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LeaseService_AskHandOver_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaseServiceServer).AskHandOver(ctx, req.(*AskHandOverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LeaseService_RefuseHandOver_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RefuseHandOverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaseServiceServer).RefuseHandOver(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LeaseService_RefuseHandOver_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaseServiceServer).RefuseHandOver(ctx, req.(*RefuseHandOverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _LeaseService_GetLease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetLeaseRequest)
 	if err := dec(in); err != nil {
@@ -619,6 +697,14 @@ var LeaseService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Release",
 			Handler:    _LeaseService_Release_Handler,
+		},
+		{
+			MethodName: "AskHandOver",
+			Handler:    _LeaseService_AskHandOver_Handler,
+		},
+		{
+			MethodName: "RefuseHandOver",
+			Handler:    _LeaseService_RefuseHandOver_Handler,
 		},
 		{
 			MethodName: "GetLease",
