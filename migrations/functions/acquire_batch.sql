@@ -43,7 +43,7 @@ begin
               from unnest(p_n) n
              where leasehold_internal.creation_slot(p_namespace[n], p_key[n], v_seed) = any (v_slots)
             offset 0) i
-      join unnest(p_rules) r
+      join (select u.* from unnest(p_rules) u where leasehold_internal.namespace_problem(u.namespace) is null offset 0) r
         on r.namespace = i.namespace
      cross join lateral (select leasehold_internal.from_us(i.duration_us) as duration) d
      cross join lateral (

@@ -77,6 +77,8 @@ class Generator:
 
     def __init__(self, seed, look):
         self.random = random.Random(seed)
+        self.other_random = random.Random(-seed)              # for priorities alone
+        self.has_priorities = self.other_random.random() < 0.4
         self.look = look
         self.fresh = 1000
         self.asked_by = {}
@@ -122,7 +124,8 @@ class Generator:
 
     def acquire_items(self, count):
         may_share, may_rest, has_tickets = self.is_so(0.15), self.is_so(0.05), self.is_so(0.1)
-        items = {name: [] for name in ('ns', 'key', 'lk', 'owner', 'labels', 'duration', 'queue', 'wait', 'ticket', 'principal', 'at_least', 'units')}
+        items = {name: [] for name in ('ns', 'key', 'lk', 'owner', 'labels', 'duration', 'queue', 'wait', 'ticket', 'principal', 'at_least', 'units',
+                                     'priority')}
         for unused in range(count):
             ns, key = self.scope()
             lk = self.lease_key()
@@ -144,7 +147,9 @@ class Generator:
                       self.random.choice((None, None, 610000000, 610000000, 0)) if not self.is_so(self.strictness) else -1,
                       self.random.choice((0, 0, 7, None)) if has_tickets else 0, self.random.choice((None, 'token:w')),
                       self.random.choice((None, 0, 1810000000, -1)) if may_rest and self.is_so(0.5) else None,
-                      self.random.choice((1, 1, 2, 0)) if may_share and self.is_so(0.5) else None)
+                      self.random.choice((1, 1, 2, 0)) if may_share and self.is_so(0.5) else None,
+                      self.other_random.choice((-1, -8, -4, 1, 4, 8, 8, 9, 1001, -1001)) if self.has_priorities and self.other_random.random() < 0.2
+                      else self.other_random.choice((None, 0)))
             for name, value in zip(items, values):
                 items[name].append(value)
         if self.is_so(0.03 * (self.strictness > 0)):
@@ -152,6 +157,8 @@ class Generator:
         for name in ('principal', 'at_least', 'units'):
             if all(value is None for value in items[name]) and self.is_so(0.5):
                 items[name] = None
+        if all(value is None for value in items['priority']):
+            items['priority'] = None
         return items
 
     def acquire(self):
@@ -189,7 +196,7 @@ class Generator:
             if chosen in self.asked_by and self.is_so(0.9):
                 arguments['coordinator'] = self.asked_by[chosen]
             if self.is_so(0.7):
-                nexts.update(at_least=None, units=None)
+                nexts.update(at_least=None, units=None, priority=None)
         return 'hand_over', dict(arguments, **{'next_' + name: values for name, values in nexts.items()})
 
     def call(self):
@@ -203,6 +210,11 @@ class Generator:
         if self.is_so(0.25):
             yield self.by_others()
             self.held, self.waiting, self.known = self.look()
+        if self.waiting and self.has_priorities and self.other_random.random() < 0.2:
+            # The last who waits may be first now.
+            yield Step(others=[('update leasehold.waiter set priority = %s' + SCOPE + ' and lease_key = note.key(%s)',
+                                (self.other_random.choice((0, 1, 4, 8)), *self.other_random.choice(self.waiting))),
+                               ("select leasehold.set_policy(%s, max_priority => 8, ageing => '3 min 7 s')", (self.other_random.choice(NAMESPACES),))])
         calls = [self.call()]
         while self.is_so(0.08) and len(calls) < 4:
             calls.append(self.call())

@@ -47,6 +47,24 @@ revoke execute on function leasehold_internal.%(name)s from public;
 grant execute on function leasehold_internal.%(name)s to leasehold_owner, leasehold_coordinator, leasehold_admin;
 """
 
+# Requests with a priority do not go to the extension: a daemon decides that by the batch, and here this does.
+BY_PRIORITY = """
+alter function leasehold_internal.%(name)s set schema leasehold_c;
+create function leasehold_internal.%(name)s(%(parameters)s, %(priority)s integer[] default null)
+%(returns)s
+language plpgsql as $$
+#variable_conflict use_column
+begin
+  if exists (select from unnest(%(priority)s) p where p <> 0) then
+    return query select * from leasehold_sql.%(name)s(%(arguments)s, %(priority)s);
+  else
+    return query select * from leasehold_c.%(name)s(%(arguments)s);
+  end if;
+end $$;
+revoke execute on function leasehold_internal.%(name)s from public;
+grant execute on function leasehold_internal.%(name)s to leasehold_owner, leasehold_coordinator, leasehold_admin;
+"""
+
 
 class Failure(Exception):
     """Something that a person has to put right: said in one sentence, without a traceback."""
@@ -275,11 +293,17 @@ class Cluster:
         script = read_file(os.path.join(ROOT, 'src', 'extension', 'leasehold_core--1.sql'))
         script = script.replace('MODULE_PATHNAME', core_module(self.bin, 'swapped_core'))
         definitions = dict(re.findall(r'create function leasehold_core\.(\w+)(.*?;)\n', script, re.S))
-        swapped = ['create schema leasehold_sql authorization leasehold_owner;',
-                   'grant usage on schema leasehold_sql to leasehold_coordinator, leasehold_admin;']
+        swapped = ['create schema leasehold_sql authorization leasehold_owner;', 'create schema leasehold_c authorization leasehold_owner;',
+                   'grant usage on schema leasehold_sql, leasehold_c to leasehold_coordinator, leasehold_admin;']
         for name, definition in definitions.items():
             if name != 'trouble':
-                swapped.append(SWAP % {'name': name, 'definition': self.with_rows_of_sql(definition)})
+                definition = self.with_rows_of_sql(definition)
+                swapped.append(SWAP % {'name': name, 'definition': definition})
+                priority = {'acquire_items': 'p_priority', 'hand_over_batch': 'p_next_priority'}.get(name)
+                if priority:
+                    parameters, returns = re.match(r'\((.*?)\)\n(returns .*?)\nlanguage', definition, re.S).groups()
+                    swapped.append(BY_PRIORITY % {'name': name, 'parameters': parameters, 'returns': returns, 'priority': priority,
+                                                  'arguments': ', '.join(re.findall(r'\b(p_\w+) ', parameters))})
         self.psql(database, '\n'.join(swapped), '--single-transaction')
 
     @staticmethod

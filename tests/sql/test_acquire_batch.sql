@@ -114,5 +114,9 @@ select results_eq(format($$select n, outcome from leasehold_internal.acquire_bat
 select is((select outcome || ' ' || labels from leasehold_internal.acquire_batch(:'c1', null, array['nulls'], array['a'], array[t.key(71)], array['w'], array[null], array[30000000],
                                                                         array[false], array[null::bigint], array[0])),
           'granted {}', 'labels that are null are none');
+select results_eq(format($$select n, outcome, field from leasehold_internal.acquire_batch(%L, null, array_fill(repeat('x', 64), '{2}'), array['a', 'b'], array[t.key(72), t.key(73)],
+                                                                          array['w', 'w'], array['{}', '{}'], array[30000000, 30000000], array[false, false],
+                                                                          array[null, null]::bigint[], array[0, 0]) order by n$$, :'c1'),
+                  $$values (1, 'invalid', 'namespace'), (2, 'invalid', 'namespace')$$, 'new names in one bad namespace are refused');
 
 select * from finish();
