@@ -325,7 +325,11 @@ struct lh_acquire_options {
     enum lh_mode mode; /* a held lease keeps its mode and units: its lease key with others is LH_INVALID_ARGUMENT */
     /* Units of a shared lease: 1 to 1,000,000, at most the capacity; 0: 1. Exclusive: 0. */
     int32_t units;
-    void *reserved[6];
+    /* 0 to 1000: among waiters of one priority it is first come, first served; how far a higher one goes first is the
+       policy's. Above its max_priority with the right admin only: LH_ACCESS_DENIED. */
+    int32_t priority;
+    int32_t reserved_number;
+    void *reserved[5];
 };
 
 /*

@@ -87,7 +87,9 @@ struct lh_embed_options {
     int64_t at_least_us;
     enum lh_mode mode;
     int32_t units;
-    void *reserved[2];
+    int32_t priority;
+    int32_t reserved_number;
+    void *reserved[1];
 };
 
 struct lh_embed_acquire_options {

@@ -35,6 +35,7 @@ struct acquire {
     int64_t at_least_us;
     bool is_shared;
     int32_t units;
+    int32_t priority;
     struct lh_embed_lease *lease;
 };
 
@@ -59,7 +60,7 @@ static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
         "  from leasehold.acquire(namespace => $1, key => $2, duration => $3::bigint * interval '1 microsecond',"
         "                         owner => $4, lease_key => $5::uuid, labels => $6::jsonb";
     struct acquire *acquire = call->arg;
-    char at_least[24], units[12], name[LH_SCOPE_NAME_BYTES];
+    char at_least[24], units[12], priority[32] = "", name[LH_SCOPE_NAME_BYTES];
     const char *const values[] = {acquire->ns,
                                   acquire->key,
                                   acquire->terms.duration_us,
@@ -76,12 +77,14 @@ static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
     snprintf(at_least, sizeof(at_least), "%lld",
              (long long)(acquire->at_least_us == LH_NO_MINIMUM ? 0 : acquire->at_least_us));
     snprintf(units, sizeof(units), "%d", (int)acquire->units);
+    if (acquire->priority != 0)
+        snprintf(priority, sizeof(priority), ", priority => %d", (int)acquire->priority);
     if (acquire->is_shared)
         more = ", mode => 'shared', units => $7::integer";
     else if (acquire->at_least_us != 0)
         more = ", at_least => $7::bigint * interval '1 microsecond'";
-    sql =
-        lh_format("select %s%s%s%s) l", lh_embed_columns, acquire->is_shared ? lh_embed_share_columns : "", from, more);
+    sql = lh_format("select %s%s%s%s%s) l", lh_embed_columns, acquire->is_shared ? lh_embed_share_columns : "", from,
+                    more, priority);
     result = lh_query(call->conn, sql, values, more[0] != '\0' ? 7 : 6, error);
     free(sql);
     if (result == NULL)
@@ -182,11 +185,13 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
         return lh_bounds_refuse(error, "wait", "0 in a transaction",
                                 "wait must be 0 in a transaction, for what others do is not told inside of one");
     if (lh_bounds_mode(options->embed.mode, options->embed.units, options->embed.at_least_us, error) != LH_OK ||
+        lh_bounds_priority(options->embed.priority, error) != LH_OK ||
         take_terms(&acquire.terms, options, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     acquire.at_least_us = options->embed.at_least_us;
     acquire.is_shared = options->embed.mode == LH_SHARED;
     acquire.units = options->embed.units > 0 ? options->embed.units : 1;
+    acquire.priority = options->embed.priority;
     call.options = &options->embed;
 
     status = lh_call_run(&call, error);
@@ -195,7 +200,8 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
                                   &(struct lh_wait_scope){.ns = namespace_text,
                                                           .key = key,
                                                           .lease_key = acquire.terms.lease_key,
-                                                          .units = acquire.is_shared ? acquire.units : 0},
+                                                          .units = acquire.is_shared ? acquire.units : 0,
+                                                          .priority = acquire.priority},
                                   options->wait_us, error);
     free(acquire.terms.labels);
     return status;
@@ -298,9 +304,11 @@ enum lh_status lh_embed_acquire_all(PGconn *conn, const struct lh_embed_scope *s
         return lh_bounds_refuse(error, "leases", "not NULL", "leases is missing");
     if (options->wait_us != 0)
         return lh_bounds_refuse(error, "wait", "0", "wait must be 0: over SQL several scopes are never waited for");
-    if (options->embed.mode != LH_EXCLUSIVE || options->embed.units != 0 || options->embed.at_least_us != 0)
-        return lh_bounds_refuse(error, "mode", "not set",
-                                "mode, units and at_least_us must not be set here: each scope has its mode and units");
+    if (options->embed.mode != LH_EXCLUSIVE || options->embed.units != 0 || options->embed.at_least_us != 0 ||
+        options->embed.priority != 0)
+        return lh_bounds_refuse(
+            error, "mode", "not set",
+            "mode, units, at_least_us and priority must not be set here: each scope has its mode and units");
     if (check_scopes(scopes, count, error) != LH_OK || take_terms(&all.terms, options, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     call.options = &options->embed;

@@ -50,6 +50,7 @@ struct lh_wait_scope {
     const char *key;
     const char *lease_key;
     int32_t units; /* 0: exclusive */
+    int32_t priority;
 };
 
 /*

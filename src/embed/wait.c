@@ -16,22 +16,25 @@
 struct place {
     const char *values[4]; /* namespace, key, lease key, units */
     bool is_shared;
+    int32_t priority;
     char channel[64]; /* that `session` listens to */
     int session;      /* its process; another one listens to nothing */
 };
 
 static enum lh_status join_queue(PGconn *conn, struct place *place, struct lh_error *error)
 {
-    static const char exclusive[] = "select q.channel from leasehold.join_queue(namespace => $1, key => $2,"
-                                    " lease_key => $3::uuid, ttl => interval '10 s') q";
-    static const char shared[] = "select q.channel from leasehold.join_queue(namespace => $1, key => $2,"
-                                 " lease_key => $3::uuid, ttl => interval '10 s', mode => 'shared',"
-                                 " units => $4::integer) q";
-    PGresult *result =
-        lh_query(conn, place->is_shared ? shared : exclusive, place->values, place->is_shared ? 4 : 3, error);
+    static const char format[] = "select q.channel from leasehold.join_queue(namespace => $1, key => $2,"
+                                 " lease_key => $3::uuid, ttl => interval '10 s'%s%s) q";
+    char priority[32] = ""; /* an older schema takes none */
+    char sql[sizeof(format) + 64 + sizeof(priority)];
+    PGresult *result;
     char listen[80];
     bool is_new;
 
+    if (place->priority != 0)
+        snprintf(priority, sizeof(priority), ", priority => %d", (int)place->priority);
+    snprintf(sql, sizeof(sql), format, place->is_shared ? ", mode => 'shared', units => $4::integer" : "", priority);
+    result = lh_query(conn, sql, place->values, place->is_shared ? 4 : 3, error);
     if (result == NULL)
         return error->status;
     is_new = place->session != PQbackendPID(conn);
@@ -85,7 +88,9 @@ enum lh_status lh_wait_for_turn(struct lh_call *acquire, const struct lh_wait_sc
 {
     PGconn *conn = acquire->conn;
     char units[12], name[LH_SCOPE_NAME_BYTES];
-    struct place place = {.values = {scope->ns, scope->key, scope->lease_key, units}, .is_shared = scope->units > 0};
+    struct place place = {.values = {scope->ns, scope->key, scope->lease_key, units},
+                          .is_shared = scope->units > 0,
+                          .priority = scope->priority};
     int64_t now_us = lh_clock_us();
     int64_t until_us = wait_us > INT64_MAX - now_us ? INT64_MAX : now_us + wait_us;
     struct lh_error words = {0};

@@ -5,6 +5,7 @@ import grpc
 import pytest
 
 import harness
+from commandline import cli
 from access_site import Site, bearer
 from harness import Client, acquire_request, pb, release_request, wait_until
 from streams import BOUND, keys
@@ -126,6 +127,25 @@ def test_a_stream_tells_the_place_by_priority(service):
     service.client.lease.Release(release_request(held))
     service.client.lease.Release(release_request(calls[1].result(BOUND).lease))
     service.client.lease.Release(release_request(calls[0].result(BOUND).lease))
+
+
+def test_the_command_line_and_sql_users_stand_in_the_same_order(service):
+    key = keys()
+    held = service.client.lease.Acquire(acquire_request("jobs", key, 600)).lease
+    call = queue(service, [service.client], key, [1])[0]
+    assert service.psql(f"select position from leasehold.join_queue('jobs', '{key}', gen_random_uuid(), priority => 2)") == "1"
+    for priority, ahead in ((0, 2), (2, 1), (3, 0)):
+        refused = cli("--server", service.daemon.target, "acquire", "jobs", key, "--priority", priority)
+        assert refused.returncode == 3 and f" {ahead} ahead" in refused.stderr, refused.stderr
+    wrong = cli("--server", service.daemon.target, "acquire", "jobs", key, "--priority", "high")
+    assert "invalid priority 'high'; use a number, 0 to 1000" in wrong.stderr
+    wrong = cli("--server", service.daemon.target, "run", "jobs", key, "--priority", "1001", "--", "true")
+    assert "priority must be 0 to 1000, is 1001" in wrong.stderr
+    wrong = cli("--server", service.daemon.target, "run", "jobs", key, "--also", "jobs:other", "--priority", "1", "--", "true")
+    assert "--also and --priority cannot be combined" in wrong.stderr
+    service.psql(f"delete from leasehold.waiter where key = '{key}' and coordinator is null")
+    service.client.lease.Release(release_request(held))
+    service.client.lease.Release(release_request(call.result(BOUND).lease))
 
 
 @pytest.mark.parametrize("priority", [-1, 1001])

@@ -107,6 +107,9 @@ CHANGE(shared, r->mode = LEASEHOLD__V1__MODE__MODE_SHARED)
 CHANGE(shared_of_a_million, shared(r); r->units = 1000000)
 CHANGE(shared_of_more, shared(r); r->units = 1000001)
 CHANGE(shared_of_less, shared(r); r->units = -1)
+CHANGE(the_highest_priority, r->priority = 1000)
+CHANGE(a_higher_priority, r->priority = 1001)
+CHANGE(a_lower_priority, r->priority = -1)
 CHANGE(shared_at_least, shared(r); r->at_least = new_duration(0, 0))
 CHANGE(owner_empty, r->owner = (char *)"")
 CHANGE(owner_255, r->owner = repeated("o", 255))
@@ -192,7 +195,10 @@ static const struct {
     TAKEN(shared),
     TAKEN(shared_of_a_million),
     REFUSED(shared_of_more, "units"),
+    TAKEN(the_highest_priority),
     REFUSED(shared_of_less, "units"),
+    REFUSED(a_higher_priority, "priority"),
+    REFUSED(a_lower_priority, "priority"),
     REFUSED(shared_at_least, "at_least"),
     TAKEN(owner_empty),
     TAKEN(owner_255),

@@ -27,6 +27,25 @@ static enum lh_status take_wait(struct lh_acquire_options *options, const struct
     return LH_OK;
 }
 
+static enum lh_status take_priority(struct lh_acquire_options *options, const struct lh_args *args,
+                                    struct lh_error *error)
+{
+    const char *text = lh_args_value(args, "priority");
+    char *end;
+    long number;
+
+    if (text == NULL)
+        return LH_OK;
+    number = strtol(text, &end, 10);
+    if (*text == '\0' || *end != '\0')
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "invalid priority '%.64s'; use a number, 0 to %d", text,
+                            LH_PRIORITY_MAX);
+    if (lh_bounds_priority(number, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    options->priority = (int32_t)number;
+    return LH_OK;
+}
+
 static enum lh_status take_at_least(struct lh_acquire_options *options, const struct lh_args *args,
                                     struct lh_error *error)
 {
@@ -130,7 +149,8 @@ enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh
     if (duration != NULL &&
         lh_check_duration("duration", duration, LH_DURATION_MIN_US, &asked->duration_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    if (take_mode(&asked->options, args, error) != LH_OK || take_at_least(&asked->options, args, error) != LH_OK)
+    if (take_mode(&asked->options, args, error) != LH_OK || take_at_least(&asked->options, args, error) != LH_OK ||
+        take_priority(&asked->options, args, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (take_wait(&asked->options, args, error) != LH_OK || take_lease_key(asked, args, error) != LH_OK ||
         take_owner(asked, args, error) != LH_OK || take_labels(asked, args, error) != LH_OK)

@@ -96,9 +96,10 @@ static enum lh_status refuse_options_of_one(const struct lh_acquire_options *opt
         const char *field;
         bool is_set;
     } of_one[] = {
-        {"mode", options->mode != LH_EXCLUSIVE},         {"units", options->units != 0},
-        {"at_least_us", options->at_least_us != 0},      {"user", options->user != NULL},
-        {"wait_while_alive", options->wait_while_alive}, {"on_waiting", options->on_waiting != NULL},
+        {"mode", options->mode != LH_EXCLUSIVE},     {"units", options->units != 0},
+        {"at_least_us", options->at_least_us != 0},  {"user", options->user != NULL},
+        {"priority", options->priority != 0},        {"wait_while_alive", options->wait_while_alive},
+        {"on_waiting", options->on_waiting != NULL},
     };
 
     for (size_t i = 0; i < sizeof(of_one) / sizeof(of_one[0]); i++)

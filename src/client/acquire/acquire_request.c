@@ -18,6 +18,8 @@ enum lh_status lh_acquire_check_options(const struct lh_acquire_options *options
 
     if (options->owner != NULL && lh_bounds_text("owner", LH_TEXT_OWNER, options->owner, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
+    if (lh_bounds_priority(options->priority, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     if (lh_bounds_time("wait_us", options->wait_us, error) != LH_OK ||
         lh_bounds_time("timeout_us", options->timeout_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
@@ -129,6 +131,7 @@ Leasehold__V1__AcquireRequest *lh_acquire_message(Leasehold__V1__Scope *scope, c
         message->mode = LEASEHOLD__V1__MODE__MODE_SHARED;
         message->units = units_of(options->units);
     }
+    message->priority = options->priority;
     message->wait_while_alive = options->wait_while_alive;
     message->wait_forever = options->wait_us == LH_FOREVER && !options->wait_while_alive;
     message->wait = pack_wait(options->wait_us, left_us, arena);
