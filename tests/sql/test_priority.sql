@@ -1,4 +1,4 @@
--- Priority of waiters: of one priority first come, first served; among several the earliest by enqueued_at - priority * ageing is next.
+-- Priority of waiters (promise 6): of one priority first come, first served; among several the earliest by enqueued_at - priority * ageing is next.
 select no_plan();
 select leasehold.reap();
 select t.enroll(t.key(901)), t.enroll(t.key(902)), leasehold_internal.coordinator_register(t.key(903), 'host', 3, '0.1.0');
