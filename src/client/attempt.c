@@ -163,6 +163,7 @@ static void on_attempt_done(void *arg, const struct lh_rpc_result *result)
     if (reply.code != LH_GRPC_OK && reply.delivery == LH_RPC_IN_FLIGHT && reply.code != LH_GRPC_CANCELLED)
         request->is_in_doubt = true;
     if (request->is_cancelled) {
+        request->is_cut_off = reply.delivery == LH_RPC_IN_FLIGHT;
         if (request->verb->undo != NULL && reply.code == LH_GRPC_OK)
             request->verb->undo(request, &reply);
         lh_request_become_over(request);

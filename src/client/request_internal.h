@@ -144,6 +144,7 @@ struct lh_request {
     bool is_cancelled;
     bool is_internal;
     bool is_in_doubt; /* an attempt was sent, and its answer lost */
+    bool is_cut_off;  /* cancelled while an attempt was on its way */
 
     struct lh_context *context;
     struct lh_context_callback on_context;

@@ -23,8 +23,6 @@
 #define PROCESSES_MAX (DAEMONS_MAX + WORKERS_MAX + 1)
 #define TIMERS_MAX 64
 #define TROUBLE_US (20 * LH_US_PER_S)
-/* A daemon remembers for 2 s whom it has told of a grant, for a cancel that crosses the answer. */
-#define GENTLE_MS 900
 #define CALM_US (120 * LH_US_PER_S)
 #define EXPIRED_US (20 * LH_US_PER_S) /* the longest wait for what a dead holder has left */
 
@@ -110,6 +108,16 @@ int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *at, struc
     timers[i].fd = fd;
     timers[i].at_us = at->it_value.tv_sec * LH_US_PER_S + at->it_value.tv_nsec / 1000;
     return 0;
+}
+
+/* Different each time, as lease keys have to be, and the same in each run. */
+ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags);
+ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags)
+{
+    memset(buffer, 0, size);
+    sim.drawn++;
+    memcpy(buffer, &sim.drawn, size < sizeof(sim.drawn) ? size : sizeof(sim.drawn));
+    return (ssize_t)size;
 }
 
 static void fire_timers(void)
@@ -260,7 +268,7 @@ static void strike(void)
 {
     struct fake_world *world = &sim.world;
     int worker = below(sim.workers), number = below(sim.daemons);
-    int64_t until_us = world->now_us + ms_below(chance(20) && !sim.is_gentle ? 9000 : GENTLE_MS);
+    int64_t until_us = world->now_us + ms_below(chance(20) ? 9000 : 1500);
 
     switch (below(sim.is_gentle ? 8 : 12)) {
     case 0:
@@ -349,6 +357,21 @@ static void check_that_nothing_is_left(void)
     }
 }
 
+static void print_queues(void)
+{
+    for (int s = 0; s < SCOPES; s++) {
+        const struct fake_scope *scope = &sim.world.scopes[s];
+        fprintf(stderr, "k%d: %s, %zu shared holders, capacity %d\n", s, scope->is_held ? "held" : "free",
+                scope->share_count, (int)scope->capacity);
+        for (size_t i = 0; i < scope->row_count; i++) {
+            const struct fake_row *row = &scope->rows[i];
+            fprintf(stderr, "    ticket %lld, daemon %d, lease key %d, %s, %s\n", (long long)row->ticket, row->node,
+                    row->lease_key.bytes[0], row->units > 0 ? "shared" : "exclusive",
+                    row->away_until_us > 0 ? "away" : "there");
+        }
+    }
+}
+
 static void play(uint64_t seed)
 {
     int64_t until_us;
@@ -368,8 +391,10 @@ static void play(uint64_t seed)
     until_us = sim.world.now_us + CALM_US;
     while (!workers_are_done() && sim.world.now_us < until_us)
         run_until_us(sim.world.now_us + LH_US_PER_S);
-    if (!workers_are_done())
+    if (!workers_are_done()) {
+        print_queues();
         fake_fail("a worker still waits, and nothing is in its way");
+    }
     run_until_us(sim.world.now_us + EXPIRED_US);
     check_that_nothing_is_left();
     workers_end();

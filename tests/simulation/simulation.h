@@ -35,6 +35,7 @@ struct simulation {
     int workers;
     bool is_gentle; /* nobody is killed and the database stays, so that no lease is left to expire */
     bool is_calm;   /* nothing breaks any more, and nobody wants anything new */
+    uint64_t drawn; /* random numbers, by anybody */
     uint64_t trace; /* a checksum of what has happened */
     struct {        /* what has happened, so that a history in which little does is seen */
         uint64_t grants, losses, refusals, cuts, stops, kills, steps;

@@ -36,7 +36,6 @@ struct worker {
 
 static struct worker workers[WORKERS_MAX];
 static int64_t last_token[SCOPES];
-static uint64_t keys;
 
 static void act_later(struct job *job, int64_t delay_us)
 {
@@ -98,6 +97,7 @@ static void on_acquired(void *arg, enum lh_status status, struct lh_lease *lease
 {
     struct job *job = arg;
     int64_t token;
+    char text[37];
 
     if (job->state != WAITING)
         fake_fail("an acquire was answered twice");
@@ -112,6 +112,8 @@ static void on_acquired(void *arg, enum lh_status status, struct lh_lease *lease
     }
     sim.seen.grants++;
     job->lease = lease;
+    lh_lease_key(lease, text);
+    lh_uuid_parse(text, &job->lease_key);
     job->state = HOLDING;
     token = lh_lease_token(lease);
     check(job);
@@ -169,14 +171,8 @@ static void acquire(struct job *job)
 {
     struct lh_acquire_options options = {.user = job, .timeout_us = LH_US_PER_S + ms_below(4000)};
     struct lh_error error;
-    char text[LH_UUID_TEXT_BYTES];
     char key[8];
 
-    keys++;
-    memset(&job->lease_key, 0, sizeof(job->lease_key));
-    memcpy(job->lease_key.bytes, &keys, sizeof(keys));
-    lh_uuid_format(&job->lease_key, text);
-    options.lease_key = text;
     job->scope = below(SCOPES);
     snprintf(key, sizeof(key), "k%d", job->scope);
     options.mode = job->mode = chance(30) ? LH_SHARED : LH_EXCLUSIVE;
@@ -202,7 +198,8 @@ static void acquire(struct job *job)
 
 static void give_back(struct job *job)
 {
-    if (job->state == LOST || chance(60)) {
+    /* A release that waits for its answer gives up after a while; the set of releases does not. */
+    if (!sim.is_gentle && (job->state == LOST || chance(60))) {
         job->state = RELEASING;
         if (lh_release_async(job->lease, NULL, on_released, job, &job->request, NULL) == LH_OK)
             return;
@@ -332,5 +329,4 @@ void workers_end(void)
     for (int w = 0; w < sim.workers; w++)
         worker_kill(w);
     memset(last_token, 0, sizeof(last_token));
-    keys = 0;
 }

@@ -449,6 +449,28 @@ START_TEST(cancelling_is_answered_once_whatever_comes_first)
 }
 END_TEST
 
+START_TEST(what_a_cancel_crosses_is_given_back)
+{
+    struct lh_acquire_options own = {.lease_key = "8f14e45f-ceea-467f-9b2c-333333333333"};
+    struct answer answer;
+
+    acquire("a", NULL, &answer);
+    lh_cancel(answer.request); /* before anything was sent */
+    WAIT_FOR(answer.done == 1);
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_KEEP, 2, LH_OK);
+    acquire("a", &own, &answer);
+    WAIT_FOR(fake.kept_count == 1);
+    lh_cancel(answer.request); /* another process may have the lease under this key */
+    WAIT_FOR(answer.done == 1);
+    acquire("b", NULL, &answer);
+    WAIT_FOR(fake.kept_count == 1 && fake.calls[FAKE_ACQUIRE] == 2);
+    lh_cancel(answer.request);
+    WAIT_FOR(answer.done == 1 && fake.calls[FAKE_RELEASE] > 0);
+    ck_assert_uint_eq(fake.calls[FAKE_RELEASE], 1);
+    ck_assert_uint_eq(fake.items[FAKE_RELEASE], 1);
+}
+END_TEST
+
 START_TEST(the_same_lease_key_is_the_same_lease)
 {
     struct lh_acquire_options options = {.lease_key = "8f14e45f-ceea-467f-9b2c-222222222222"};
@@ -516,6 +538,7 @@ TCase *tcase_client_leases(void)
     tcase_add_test(tcase, a_call_carries_the_time_of_its_context_and_ends_with_it);
     tcase_add_test(tcase, a_wait_under_a_lease_outlasts_it_as_long_as_that_is_renewed);
     tcase_add_test(tcase, cancelling_is_answered_once_whatever_comes_first);
+    tcase_add_test(tcase, what_a_cancel_crosses_is_given_back);
     tcase_add_test(tcase, the_same_lease_key_is_the_same_lease);
     tcase_add_test(tcase, a_lease_that_is_over_when_it_comes_is_given_back);
     tcase_add_test(tcase, a_lease_takes_less_than_a_kibibyte);

@@ -166,7 +166,8 @@ static void finish(struct lh_request *request)
 {
     struct acquire_op *op = op_of(request);
 
-    if (request->status != LH_OK && request->is_in_doubt)
+    /* A server takes back what a cancel crosses, but not for long. A caller's own key may be in use elsewhere. */
+    if (request->status != LH_OK && (request->is_in_doubt || (request->is_cut_off && !op->is_own_key)))
         give_back(op);
     if (op->on_all_done != NULL) {
         struct lh_lease *leases[LH_ACQUIRE_ALL_MAX];
