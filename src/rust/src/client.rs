@@ -307,7 +307,7 @@ impl Core {
         }
         self.await_release(&request.scope).await;
         let mut is_repeated = false;
-        let mut retrying = Retrying::new(self, "Acquire", &request.scope, &request.strategy);
+        let mut retrying = Retrying::new(self, if request.is_tick { "ClaimTick" } else { "Acquire" }, &request.scope, &request.strategy);
         loop {
             let wait = if wait_until == FOREVER { FOREVER } else { wait_until.saturating_sub(now()) };
             let error = match self.transport.acquire(request, wait).await {
@@ -335,8 +335,8 @@ impl Core {
 
     /// Sees to it that what was granted unheard is released, and leaves the queue.
     async fn give_up(&self, scope: Ref, duration: Duration) {
-        if scope.lease_key.is_empty() {
-            return; // it was never sent
+        if scope.lease_key.is_empty() || scope.key.is_empty() {
+            return; // it was never sent; or nobody knows which tick was claimed: that is left to expire
         }
         let until = now() + duration;
         while now() < until && !self.is_closing() {

@@ -13,6 +13,7 @@ use crate::error::{Error, Lost, Reason};
 use crate::release::Outcome;
 use crate::request::{FOREVER, Ref, Request};
 use crate::retry::{Retrying, Strategy};
+use crate::ticks::Claimed;
 use crate::transport::{Beat, Ending, Grant};
 
 /// A guard: dropping it gives the lease back, without waiting for the answer (as failed, if the thread panics).
@@ -20,6 +21,7 @@ use crate::transport::{Beat, Ending, Grant};
 pub struct Lease {
     client: Client,
     pub(crate) cell: Arc<Cell>,
+    pub(crate) claimed: Option<Claimed>,
 }
 
 /// What the renewer knows of a lease, too.
@@ -249,15 +251,18 @@ impl std::fmt::Debug for Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(client: Client, request: Request, mut grant: Grant) -> Result<Lease, Error> {
-        let holding = grant.holding.take();
+    pub(crate) fn new(client: Client, mut request: Request, mut grant: Grant) -> Result<Lease, Error> {
+        let (holding, claimed) = (grant.holding.take(), grant.claimed.take());
+        if let Some(claimed) = &claimed {
+            request.scope.key.clone_from(&claimed.key);
+        }
         let cell = Arc::new(Cell::new(&request, grant));
         client.core().add(&cell)?;
         if let Some(holding) = holding {
             let (core, its) = (client.core().clone(), cell.clone());
             client.core().spawn(async move { core.follow(&its, &request, holding).await })?;
         }
-        Ok(Lease { client, cell })
+        Ok(Lease { client, cell, claimed })
     }
 
     /// Dotted: payments.invoices.
@@ -372,7 +377,11 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let outcome = if std::thread::panicking() { Outcome::failure("the work panicked") } else { Outcome::success() };
+        let outcome = match () {
+            () if std::thread::panicking() => Outcome::failure("the work panicked"),
+            () if self.claimed.is_some() => Outcome::failure("the loop was left before the work had ended"),
+            () => Outcome::success(),
+        };
         let _ = self.try_release(outcome);
     }
 }

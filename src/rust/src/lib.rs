@@ -13,6 +13,7 @@ mod release;
 mod request;
 mod retry;
 mod rpc;
+mod ticks;
 mod transport;
 #[allow(clippy::all, missing_debug_implementations)]
 mod v1 {
@@ -31,5 +32,6 @@ pub use release::Outcome;
 pub use request::{FOREVER, LeaseBuilder};
 pub use retry::{Retry, RetryStep, Strategy, best_effort, controlled_backoff, fail_fast};
 pub use rpc::Builder;
+pub use ticks::{Tick, Ticks};
 #[cfg(feature = "tls")]
 pub use tonic::transport::{Certificate, ClientTlsConfig, Identity};

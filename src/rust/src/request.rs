@@ -39,6 +39,8 @@ pub(crate) struct Request {
     pub strategy: Option<Strategy>,
     is_shared: bool,
     pub while_connected: bool,
+    /// The namespace is a schedule, and no key is known yet.
+    pub is_tick: bool,
 }
 
 /// A lease that is to be acquired: [`Client::lease`] makes it, `acquire` or `run` uses it.
@@ -69,6 +71,7 @@ impl LeaseBuilder {
             strategy: None,
             is_shared: false,
             while_connected: false,
+            is_tick: false,
         };
         LeaseBuilder { client, request }
     }
@@ -80,6 +83,14 @@ impl LeaseBuilder {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.request.check()
+    }
+
+    /// The claim of a tick; the key comes with the answer.
+    pub(crate) fn of_tick(mut self) -> Result<Request, Error> {
+        self.check()?;
+        self.request.scope.key.clear();
+        self.request.is_tick = true;
+        Ok(self.request)
     }
 
     /// How long the lease lives without a renewal; 30 s by default. It is renewed at a third of it.

@@ -12,7 +12,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-use crate::client::{Client, Settings};
+use crate::client::{Client, RETRY_AFTER, Settings};
 use crate::clock::now;
 use crate::error::{Error, Held, InvalidArgument, Lost, Reason, RetryReason, Unavailable};
 use crate::google_rpc;
@@ -20,17 +20,25 @@ use crate::hold::{Holding, Said};
 use crate::release::Outcome;
 use crate::request::{FOREVER, Ref, Request};
 use crate::retry::{RetryStep, Strategy};
+use crate::ticks::Claimed;
 use crate::transport::{Beat, Ending, Grant};
 use crate::v1::lease_service_client::LeaseServiceClient;
+use crate::v1::schedule_service_client::ScheduleServiceClient;
 use crate::v1::{self, acquire_event, hold_event, release_item};
 
 /// The server says `queued` at least every 5 s: one that is silent for three times as long hangs.
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
+/// The longest wait of one request for a tick; it shows that the server lives.
+const CLAIM_WAIT: Duration = Duration::from_secs(10);
+
 type Stub = LeaseServiceClient<InterceptedService<Channel, Bearer>>;
+type ScheduleStub = ScheduleServiceClient<InterceptedService<Channel, Bearer>>;
 
 pub(crate) struct Rpc {
     servers: Vec<Stub>,
+    /// On the same connections.
+    schedules: Vec<ScheduleStub>,
     current: AtomicUsize,
     patience: Duration,
 }
@@ -126,7 +134,7 @@ impl Builder {
             let tls = self.tls.as_ref();
             #[cfg(not(feature = "tls"))]
             let tls: Option<&()> = None;
-            let mut servers = vec![];
+            let (mut servers, mut schedules) = (vec![], vec![]);
             for address in &addresses {
                 let refuse = |bound: &str, why: String| {
                     Error::InvalidArgument(InvalidArgument {
@@ -149,9 +157,11 @@ impl Builder {
                     Some(config) => endpoint.tls_config(config.clone()).map_err(wrong)?,
                     None => endpoint,
                 };
-                servers.push(LeaseServiceClient::with_interceptor(endpoint.connect_lazy(), bearer.clone()));
+                let channel = endpoint.connect_lazy();
+                servers.push(LeaseServiceClient::with_interceptor(channel.clone(), bearer.clone()));
+                schedules.push(ScheduleServiceClient::with_interceptor(channel, bearer.clone()));
             }
-            Ok(Rpc { servers, current: AtomicUsize::new(0), patience: settings.patience })
+            Ok(Rpc { servers, schedules, current: AtomicUsize::new(0), patience: settings.patience })
         })
     }
 }
@@ -248,6 +258,9 @@ impl Rpc {
 
     /// Waits for at most `wait`. When it fails, it may have been granted all the same.
     pub async fn acquire(&self, request: &Request, wait: Duration) -> Result<Grant, Error> {
+        if request.is_tick {
+            return self.claim(request).await;
+        }
         let (at, mut stub) = self.pick();
         let sent = now();
         if request.while_connected {
@@ -274,6 +287,32 @@ impl Rpc {
                 return Ok(grant);
             }
             limit = SILENCE;
+        }
+    }
+
+    /// Waits for a tick.
+    async fn claim(&self, request: &Request) -> Result<Grant, Error> {
+        loop {
+            let (at, sent) = (self.pick().0, now());
+            let message = v1::ClaimTickRequest {
+                namespace: Some(v1::Namespace { segments: scope_of(&request.scope).namespace }),
+                wait: proto(CLAIM_WAIT),
+                duration: proto(request.duration),
+                owner: request.owner.clone(),
+                lease_key: request.scope.lease_key.clone(),
+                labels: request.labels.clone().into_iter().collect(),
+            };
+            let mut stub = self.schedules[at].clone();
+            let answer = self.call(at, &request.scope, CLAIM_WAIT + self.patience, stub.claim_tick(message)).await?;
+            if let Some(lease) = answer.lease {
+                let grant = grant_of(&lease, sent + duration_of(answer.waited));
+                let since_1970 = Duration::from_nanos(nanos(&answer.at).clamp(0, u64::MAX as i128) as u64);
+                let key = lease.scope.unwrap_or_default().key;
+                let claimed = Claimed { key, at: std::time::UNIX_EPOCH + since_1970, attempt: answer.attempt as u32 };
+                return Ok(Grant { claimed: Some(claimed), ..grant });
+            }
+            // A server that does not wait is not asked more than ten times a second.
+            tokio::time::sleep(RETRY_AFTER.saturating_sub(now() - sent)).await;
         }
     }
 
@@ -387,6 +426,7 @@ fn message(request: &Request, wait: Duration) -> v1::AcquireRequest {
         mode: if request.units > 0 { v1::Mode::Shared } else { v1::Mode::Unspecified } as i32,
         units: request.units as i32,
         at_least: request.at_least.and_then(proto),
+        ..v1::AcquireRequest::default()
     }
 }
 
@@ -398,6 +438,7 @@ fn grant_of(lease: &v1::Lease, since: Duration) -> Grant {
         units: lease.units as u32,
         slots: lease.slots.iter().map(|&slot| slot as u32).collect(),
         holding: None,
+        claimed: None,
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Grant {
     pub slots: Vec<u32>,
     /// The stream that holds it.
     pub holding: Option<crate::hold::Holding>,
+    /// Of a claim.
+    pub claimed: Option<crate::ticks::Claimed>,
 }
 
 /// The answer to one renewal.

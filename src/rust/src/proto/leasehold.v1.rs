@@ -81,6 +81,69 @@ pub struct Lease {
     /// The policy ends it at this deadline (Policy.end_at_max_hold): no renewal moves it.
     #[prost(bool, tag = "18")]
     pub deadline_is_final: bool,
+    /// Its holder was asked to hand it over. Absent in what the grant itself answers, and in events of WatchLeases.
+    #[prost(message, optional, tag = "19")]
+    pub asked: ::core::option::Option<HandOver>,
+}
+/// A request to hand a lease over. It ends with the lease, and with its token: after a downgrade from exclusive to shared
+/// the holder is not asked any more.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HandOver {
+    #[prost(message, optional, tag = "1")]
+    pub asked_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// The owner of the asker, in its own words, and its proved principal.
+    #[prost(string, tag = "2")]
+    pub asked_by: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub principal: ::prost::alloc::string::String,
+    /// At most 1024 bytes.
+    #[prost(string, tag = "4")]
+    pub reason: ::prost::alloc::string::String,
+    /// asked_at + Policy.hand_over_grace. Without an answer by then it counts as unanswered; the holder may still answer.
+    #[prost(message, optional, tag = "5")]
+    pub answer_by: ::core::option::Option<::prost_types::Timestamp>,
+    /// Time left until answer_by, when the server answered; 0 when it has passed.
+    #[prost(message, optional, tag = "6")]
+    pub answer_in: ::core::option::Option<::prost_types::Duration>,
+    /// Empty: not refused.
+    #[prost(string, tag = "7")]
+    pub refusal: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AskHandOverRequest {
+    #[prost(message, optional, tag = "1")]
+    pub scope: ::core::option::Option<Scope>,
+    /// That of a waiter in the queue of this scope: needs the right `lease`. Empty: needs the right `admin`, and is audited.
+    #[prost(string, tag = "2")]
+    pub lease_key: ::prost::alloc::string::String,
+    /// At most 1024 bytes.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+    /// 0: all holders.
+    #[prost(int64, tag = "4")]
+    pub token: i64,
+    /// HandOver.asked_by; empty: that of the waiter, or the caller's principal. At most 255 bytes.
+    #[prost(string, tag = "5")]
+    pub owner: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AskHandOverResponse {
+    /// At most 1,000, the oldest first, each with `asked`.
+    #[prost(message, repeated, tag = "1")]
+    pub holders: ::prost::alloc::vec::Vec<Lease>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RefuseHandOverRequest {
+    #[prost(message, optional, tag = "1")]
+    pub lease: ::core::option::Option<LeaseRef>,
+    /// 1 to 1024 bytes.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RefuseHandOverResponse {
+    #[prost(message, optional, tag = "1")]
+    pub asked: ::core::option::Option<HandOver>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AcquireRequest {
@@ -124,6 +187,14 @@ pub struct AcquireRequest {
     /// Invalid in a shared request, which the policy's does not touch either.
     #[prost(message, optional, tag = "11")]
     pub at_least: ::core::option::Option<::prost_types::Duration>,
+    /// 0 to 1000; above the policy's max_priority with the right admin only. Of one priority it is first come, first served; a
+    /// waiter is overtaken by one with so many steps more only if that one came less than so many times the policy's ageing after
+    /// it. AcquireAll has none: it stands in the same order in all queues.
+    #[prost(int32, tag = "12")]
+    pub priority: i32,
+    /// While it waits, each holder is asked once to hand the scope over (AskHandOver). Invalid in a request that does not wait.
+    #[prost(bool, tag = "13")]
+    pub ask_hand_over: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AcquireResponse {
@@ -248,7 +319,7 @@ pub struct HoldRequest {
     /// between client and server: a proxy answers for a client that is stopped.
     #[prost(bool, tag = "4")]
     pub by_ping: bool,
-    #[prost(oneof = "hold_request::Request", tags = "1, 2, 3")]
+    #[prost(oneof = "hold_request::Request", tags = "1, 2, 3, 5")]
     pub request: ::core::option::Option<hold_request::Request>,
 }
 /// Nested message and enum types in `HoldRequest`.
@@ -263,6 +334,9 @@ pub mod hold_request {
         Release(super::ReleaseItem),
         #[prost(message, tag = "3")]
         Alive(super::Alive),
+        /// Refuses to hand over the lease of this stream, as RefuseHandOver does; nothing happens where no request is open.
+        #[prost(message, tag = "5")]
+        Refuse(super::RefuseHandOver),
     }
 }
 /// From the client: "I am still working". The server renews the lease after a third of its duration, for a client that has said so
@@ -270,6 +344,12 @@ pub mod hold_request {
 /// of the duration, whichever is shorter. A waiter that has said it once and then is silent for 45 s loses its place.
 ///
 /// From the server: "so am I", with the highest sequence received. A client that has said it hears something at least every 15 s.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RefuseHandOver {
+    /// 1 to 1024 bytes.
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Alive {
     #[prost(int64, tag = "1")]
@@ -283,7 +363,7 @@ pub struct HoldEvent {
     /// The highest Alive.sequence received before this renewal.
     #[prost(int64, tag = "21")]
     pub alive_sequence: i64,
-    #[prost(oneof = "hold_event::Event", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "hold_event::Event", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub event: ::core::option::Option<hold_event::Event>,
 }
 /// Nested message and enum types in `HoldEvent`.
@@ -303,6 +383,9 @@ pub mod hold_event {
         /// Nothing else was sent for 15 s. It says nothing of the lease.
         #[prost(message, tag = "6")]
         Alive(super::Alive),
+        /// Once for each request to hand the lease over; `renewed` has it too while it is open.
+        #[prost(message, tag = "7")]
+        Asked(super::HandOver),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -349,6 +432,9 @@ pub struct HeartbeatResult {
     /// As in Lease.
     #[prost(bool, tag = "11")]
     pub deadline_is_final: bool,
+    /// OUTCOME_OK: an open request to hand the lease over.
+    #[prost(message, optional, tag = "12")]
+    pub asked: ::core::option::Option<HandOver>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ReleaseRequest {
@@ -684,6 +770,15 @@ pub struct Policy {
     /// expiry other than EXPIRY_MANUAL.
     #[prost(message, optional, tag = "19")]
     pub end_at_max_hold: ::core::option::Option<bool>,
+    /// The highest AcquireRequest.priority for the right lease; 0 by default, at most 1000.
+    #[prost(message, optional, tag = "20")]
+    pub max_priority: ::core::option::Option<i32>,
+    /// How long one step of priority is worth; 10 s by default, 1 ms to 1 day.
+    #[prost(message, optional, tag = "21")]
+    pub ageing: ::core::option::Option<::prost_types::Duration>,
+    /// How long a holder has to answer a request to hand over; 30 s by default, at most 1 day.
+    #[prost(message, optional, tag = "22")]
+    pub hand_over_grace: ::core::option::Option<::prost_types::Duration>,
 }
 /// Nested message and enum types in `Policy`.
 pub mod policy {
@@ -1549,6 +1644,60 @@ pub mod lease_service_client {
                 .insert(GrpcMethod::new("leasehold.v1.LeaseService", "Release"));
             self.inner.unary(req, path, codec).await
         }
+        /// Asks the holders of a scope to hand it over; the server never ends a lease for that. A holder is told by its heartbeats
+        /// and by Hold. It releases, refuses, or leaves the request unanswered. Idempotent: one who is asked already is not asked
+        /// again before answer_by, nor before the lease ends where the request is not answered. The request stays when its asker
+        /// leaves the queue. NOT_FOUND (NOT_HELD): the scope is not held, with that token.
+        pub async fn ask_hand_over(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AskHandOverRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AskHandOverResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.LeaseService/AskHandOver",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.LeaseService", "AskHandOver"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Refuses a request, as its holder. Idempotent: the first words stay. NOT_FOUND (NOT_HELD): the lease key does not hold
+        /// the scope; FAILED_PRECONDITION (NOT_ASKED): there is no request.
+        pub async fn refuse_hand_over(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RefuseHandOverRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RefuseHandOverResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.LeaseService/RefuseHandOver",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.LeaseService", "RefuseHandOver"));
+            self.inner.unary(req, path, codec).await
+        }
         /// The holders of a scope, and how the last hold ended. NOT_FOUND (NOT_HELD) when neither is known.
         pub async fn get_lease(
             &mut self,
@@ -2002,6 +2151,635 @@ pub mod admin_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("leasehold.v1.AdminService", "GetStatus"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Schedule {
+    /// Mandatory: the name.
+    #[prost(message, optional, tag = "1")]
+    pub namespace: ::core::option::Option<Namespace>,
+    /// Mandatory: five fields as in cron, "@hourly" and the like, or "every 10 min".
+    #[prost(string, tag = "2")]
+    pub expression: ::prost::alloc::string::String,
+    /// Of the expression, as in "Europe/Berlin"; empty: UTC.
+    #[prost(string, tag = "3")]
+    pub time_zone: ::prost::alloc::string::String,
+    /// No instant is before or after these; absent: no bound.
+    #[prost(message, optional, tag = "4")]
+    pub starts_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "5")]
+    pub ends_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(enumeration = "CatchUp", tag = "6")]
+    pub catch_up: i32,
+    /// Of CATCH_UP_ALL; 0 is 100, at most 1000.
+    #[prost(int32, tag = "7")]
+    pub catch_up_max: i32,
+    /// A tick that nobody has claimed for so long is missed, 1 s to 366 days; absent: when the next one is due.
+    #[prost(message, optional, tag = "8")]
+    pub tick_deadline: ::core::option::Option<::prost_types::Duration>,
+    /// How many ticks may run at the same time; 0 is 1, at most 1000.
+    #[prost(int32, tag = "9")]
+    pub overlap: i32,
+    /// Each tick is due up to so much later, the same for one tick, at most a day; absent: no later.
+    #[prost(message, optional, tag = "10")]
+    pub jitter: ::core::option::Option<::prost_types::Duration>,
+    /// How often a tick is claimed at most; then it is dead; 0 is 3, at most 1000.
+    #[prost(int32, tag = "11")]
+    pub attempts: i32,
+    /// After the first failure, and twice as long after each further one; at most a day; absent: 1 min.
+    #[prost(message, optional, tag = "12")]
+    pub backoff: ::core::option::Option<::prost_types::Duration>,
+    /// Those below are ignored in a request.
+    #[prost(bool, tag = "13")]
+    pub paused: bool,
+    #[prost(message, optional, tag = "14")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "15")]
+    pub updated_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Absent: there is none, or the schedule is paused.
+    #[prost(message, optional, tag = "16")]
+    pub next_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// The newest tick that was done.
+    #[prost(message, optional, tag = "17")]
+    pub last_done_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Ticks that run now, and how many kept ticks were missed or are dead.
+    #[prost(int64, tag = "18")]
+    pub running: i64,
+    #[prost(int64, tag = "19")]
+    pub missed: i64,
+    #[prost(int64, tag = "20")]
+    pub dead: i64,
+    /// Why its ticks cannot be made; empty: they can.
+    #[prost(string, tag = "21")]
+    pub trouble: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Tick {
+    /// Of the schedule.
+    #[prost(message, optional, tag = "1")]
+    pub namespace: ::core::option::Option<Namespace>,
+    /// The instant: it names the tick.
+    #[prost(message, optional, tag = "2")]
+    pub at: ::core::option::Option<::prost_types::Timestamp>,
+    /// With its jitter.
+    #[prost(message, optional, tag = "3")]
+    pub due_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(enumeration = "TickState", tag = "4")]
+    pub state: i32,
+    /// Attempts so far.
+    #[prost(int32, tag = "5")]
+    pub attempt: i32,
+    /// The token and the owner of the last attempt.
+    #[prost(int64, tag = "6")]
+    pub token: i64,
+    #[prost(string, tag = "7")]
+    pub owner: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "8")]
+    pub next_try_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "9")]
+    pub started_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "10")]
+    pub ended_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// What the last attempt was released with: JSON, and the text of a failure.
+    #[prost(string, tag = "11")]
+    pub result: ::prost::alloc::string::String,
+    #[prost(string, tag = "12")]
+    pub error: ::prost::alloc::string::String,
+    /// More than 1: this is about so many instants that nobody can claim, from `at` to `until_at`.
+    #[prost(int64, tag = "13")]
+    pub instants: i64,
+    #[prost(message, optional, tag = "14")]
+    pub until_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Made by RunScheduleNow.
+    #[prost(bool, tag = "15")]
+    pub by_hand: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetScheduleRequest {
+    #[prost(message, optional, tag = "1")]
+    pub schedule: ::core::option::Option<Schedule>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetScheduleResponse {
+    #[prost(message, optional, tag = "1")]
+    pub schedule: ::core::option::Option<Schedule>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetScheduleRequest {
+    #[prost(message, optional, tag = "1")]
+    pub namespace: ::core::option::Option<Namespace>,
+    /// How many instants; 0 is 5, at most 1000.
+    #[prost(int32, tag = "2")]
+    pub next: i32,
+    /// How many ticks, the newest; 0 is 10, at most 1000.
+    #[prost(int32, tag = "3")]
+    pub last: i32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetScheduleResponse {
+    #[prost(message, optional, tag = "1")]
+    pub schedule: ::core::option::Option<Schedule>,
+    #[prost(message, repeated, tag = "2")]
+    pub next: ::prost::alloc::vec::Vec<::prost_types::Timestamp>,
+    #[prost(message, repeated, tag = "3")]
+    pub ticks: ::prost::alloc::vec::Vec<Tick>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListSchedulesRequest {
+    /// Empty: all namespaces, with children.
+    #[prost(string, repeated, tag = "1")]
+    pub namespace: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(bool, tag = "2")]
+    pub include_children: bool,
+    /// 0 is 100; at most 1000.
+    #[prost(int32, tag = "3")]
+    pub page_size: i32,
+    /// next_page_token of the page before; ask with the same filters.
+    #[prost(string, tag = "4")]
+    pub page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListSchedulesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub schedules: ::prost::alloc::vec::Vec<Schedule>,
+    /// Empty on the last page.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PauseScheduleRequest {
+    #[prost(message, optional, tag = "1")]
+    pub namespace: ::core::option::Option<Namespace>,
+    /// false: resume.
+    #[prost(bool, tag = "2")]
+    pub paused: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PauseScheduleResponse {
+    #[prost(message, optional, tag = "1")]
+    pub schedule: ::core::option::Option<Schedule>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveScheduleRequest {
+    #[prost(message, optional, tag = "1")]
+    pub namespace: ::core::option::Option<Namespace>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveScheduleResponse {
+    /// false: there was none.
+    #[prost(bool, tag = "1")]
+    pub removed: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunScheduleNowRequest {
+    #[prost(message, optional, tag = "1")]
+    pub namespace: ::core::option::Option<Namespace>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunScheduleNowResponse {
+    /// The instant of the new tick.
+    #[prost(message, optional, tag = "1")]
+    pub at: ::core::option::Option<::prost_types::Timestamp>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListTicksRequest {
+    /// Empty: all schedules.
+    #[prost(string, repeated, tag = "1")]
+    pub namespace: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(bool, tag = "2")]
+    pub include_children: bool,
+    /// TICK_STATE_UNSPECIFIED: any.
+    #[prost(enumeration = "TickState", tag = "3")]
+    pub state: i32,
+    /// Of these instants or later; absent: any.
+    #[prost(message, optional, tag = "4")]
+    pub since: ::core::option::Option<::prost_types::Timestamp>,
+    /// 0 is 100; at most 1000.
+    #[prost(int32, tag = "5")]
+    pub page_size: i32,
+    /// next_page_token of the page before; ask with the same filters.
+    #[prost(string, tag = "6")]
+    pub page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListTicksResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub ticks: ::prost::alloc::vec::Vec<Tick>,
+    /// Empty on the last page.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClaimTickRequest {
+    /// Of the schedule.
+    #[prost(message, optional, tag = "1")]
+    pub namespace: ::core::option::Option<Namespace>,
+    /// The longest wait for a tick; absent or zero: do not wait. The server answers without a tick after its max_block.
+    #[prost(message, optional, tag = "2")]
+    pub wait: ::core::option::Option<::prost_types::Duration>,
+    /// These are as in an AcquireRequest.
+    #[prost(message, optional, tag = "3")]
+    pub duration: ::core::option::Option<::prost_types::Duration>,
+    #[prost(string, tag = "4")]
+    pub owner: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub lease_key: ::prost::alloc::string::String,
+    #[prost(map = "string, string", tag = "6")]
+    pub labels: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClaimTickResponse {
+    /// Absent: no tick is due.
+    #[prost(message, optional, tag = "1")]
+    pub lease: ::core::option::Option<Lease>,
+    /// The tick's instant.
+    #[prost(message, optional, tag = "2")]
+    pub at: ::core::option::Option<::prost_types::Timestamp>,
+    /// 1 for the first.
+    #[prost(int32, tag = "3")]
+    pub attempt: i32,
+    /// How long until there may be a tick to claim, by the database's clock; absent: the schedule has no further one.
+    #[prost(message, optional, tag = "4")]
+    pub next_in: ::core::option::Option<::prost_types::Duration>,
+    /// As in an AcquireResponse.
+    #[prost(message, optional, tag = "5")]
+    pub waited: ::core::option::Option<::prost_types::Duration>,
+}
+/// Instants that have passed while nobody could run them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum CatchUp {
+    /// In a request: CATCH_UP_LAST.
+    Unspecified = 0,
+    None = 1,
+    /// The last of them alone.
+    Last = 2,
+    /// Up to catch_up_max, the oldest first.
+    All = 3,
+}
+impl CatchUp {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "CATCH_UP_UNSPECIFIED",
+            Self::None => "CATCH_UP_NONE",
+            Self::Last => "CATCH_UP_LAST",
+            Self::All => "CATCH_UP_ALL",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "CATCH_UP_UNSPECIFIED" => Some(Self::Unspecified),
+            "CATCH_UP_NONE" => Some(Self::None),
+            "CATCH_UP_LAST" => Some(Self::Last),
+            "CATCH_UP_ALL" => Some(Self::All),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum TickState {
+    Unspecified = 0,
+    Due = 1,
+    Running = 2,
+    Done = 3,
+    /// It is tried again at next_try_at.
+    Failed = 4,
+    /// It has failed as often as `attempts` says.
+    Dead = 5,
+    /// Nobody claimed it within tick_deadline.
+    Missed = 6,
+    /// Left out, as catch_up says.
+    Skipped = 7,
+}
+impl TickState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "TICK_STATE_UNSPECIFIED",
+            Self::Due => "TICK_STATE_DUE",
+            Self::Running => "TICK_STATE_RUNNING",
+            Self::Done => "TICK_STATE_DONE",
+            Self::Failed => "TICK_STATE_FAILED",
+            Self::Dead => "TICK_STATE_DEAD",
+            Self::Missed => "TICK_STATE_MISSED",
+            Self::Skipped => "TICK_STATE_SKIPPED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TICK_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "TICK_STATE_DUE" => Some(Self::Due),
+            "TICK_STATE_RUNNING" => Some(Self::Running),
+            "TICK_STATE_DONE" => Some(Self::Done),
+            "TICK_STATE_FAILED" => Some(Self::Failed),
+            "TICK_STATE_DEAD" => Some(Self::Dead),
+            "TICK_STATE_MISSED" => Some(Self::Missed),
+            "TICK_STATE_SKIPPED" => Some(Self::Skipped),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+pub mod schedule_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    #[derive(Debug, Clone)]
+    pub struct ScheduleServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> ScheduleServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> ScheduleServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            ScheduleServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Makes a schedule, or gives one other settings. What the request leaves out takes its default.
+        pub async fn set_schedule(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SetScheduleRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetScheduleResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ScheduleService/SetSchedule",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ScheduleService", "SetSchedule"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// A schedule, its next instants, and its last ticks.
+        pub async fn get_schedule(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetScheduleRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetScheduleResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ScheduleService/GetSchedule",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ScheduleService", "GetSchedule"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ordered by namespace.
+        pub async fn list_schedules(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListSchedulesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSchedulesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ScheduleService/ListSchedules",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("leasehold.v1.ScheduleService", "ListSchedules"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// While a schedule is paused only ticks of RunScheduleNow are claimed, and its instants are skipped. What runs goes on.
+        pub async fn pause_schedule(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PauseScheduleRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PauseScheduleResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ScheduleService/PauseSchedule",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("leasehold.v1.ScheduleService", "PauseSchedule"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes a schedule and its ticks. The lease of one that runs goes on to its end.
+        pub async fn remove_schedule(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RemoveScheduleRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemoveScheduleResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ScheduleService/RemoveSchedule",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("leasehold.v1.ScheduleService", "RemoveSchedule"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Makes a tick of this second, also while the schedule is paused.
+        pub async fn run_schedule_now(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RunScheduleNowRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RunScheduleNowResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ScheduleService/RunScheduleNow",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("leasehold.v1.ScheduleService", "RunScheduleNow"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// The newest first.
+        pub async fn list_ticks(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListTicksRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListTicksResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ScheduleService/ListTicks",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ScheduleService", "ListTicks"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Acquires the oldest tick that is due, waiting up to `wait` for one. Idempotent by lease_key while the lease is held.
+        pub async fn claim_tick(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ClaimTickRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ClaimTickResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ScheduleService/ClaimTick",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ScheduleService", "ClaimTick"));
             self.inner.unary(req, path, codec).await
         }
     }

@@ -9,6 +9,7 @@ mod releases;
 mod retries;
 mod secure;
 mod shared;
+mod ticks;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -65,7 +66,8 @@ async fn main() {
     }
     let on = std::env::args().nth(1).expect("a transport");
     let part = std::env::args().nth(2).unwrap_or_default();
-    let all = [cases::CASES, errors::CASES, leaders::CASES, loss::CASES, releases::CASES, retries::CASES, secure::CASES, shared::CASES].concat();
+    let all = [cases::CASES, errors::CASES, leaders::CASES, loss::CASES, releases::CASES, retries::CASES, secure::CASES, shared::CASES, ticks::CASES]
+        .concat();
     let mut running = tokio::task::JoinSet::new();
     for case in all.iter().filter(|case| case.name.contains(&part) && (case.on.is_empty() || case.on.split(' ').any(|each| each == on))) {
         // Most of a case is waiting.

@@ -1,0 +1,132 @@
+//! The ticks of a schedule, for a worker.
+
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::client::Client;
+use crate::error::{Error, scope_name};
+use crate::lease::Lease;
+use crate::release::Outcome;
+use crate::request::{FOREVER, LeaseBuilder};
+use crate::retry::Strategy;
+
+/// What a claim was answered with.
+#[derive(Clone, Debug)]
+pub(crate) struct Claimed {
+    pub key: String,
+    pub at: SystemTime,
+    pub attempt: u32,
+}
+
+/// An instant of a schedule that this process has claimed, and its lease: the namespace is the schedule, the key is the instant.
+#[derive(Debug)]
+pub struct Tick {
+    lease: Lease,
+    claimed: Claimed,
+}
+
+impl Tick {
+    /// The instant, which the work is for, whenever it runs.
+    pub fn at(&self) -> SystemTime {
+        self.claimed.at
+    }
+
+    /// 1 for the first; a tick that failed comes again, as the schedule says.
+    pub fn attempt(&self) -> u32 {
+        self.claimed.attempt
+    }
+}
+
+impl Deref for Tick {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+/// A worker of a schedule: [`Client::ticks`] makes it.
+#[derive(Clone, Debug)]
+#[must_use = "ticks are claimed by run()"]
+pub struct Ticks {
+    client: Client,
+    lease: LeaseBuilder,
+}
+
+impl Client {
+    /// A worker of the schedule of this name.
+    ///
+    /// ```no_run
+    /// # async fn work(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// use leasehold::{Error, Outcome};
+    ///
+    /// client.ticks("reports.nightly").run(|tick| async move {
+    ///     println!("attempt {} of {:?}", tick.attempt(), tick.at());
+    ///     Ok::<_, Error>(Outcome::success())
+    /// }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ticks(&self, schedule: &str) -> Ticks {
+        Ticks { client: self.clone(), lease: self.lease(schedule, "tick").wait(FOREVER) }
+    }
+}
+
+impl Ticks {
+    /// How long a tick's lease lives without a renewal; 30 s by default. So long after a worker has died another gets the tick.
+    pub fn duration(mut self, duration: Duration) -> Self {
+        self.lease = self.lease.duration(duration);
+        self
+    }
+
+    /// Who works, for people; host and pid by default. At most 255 bytes.
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.lease = self.lease.owner(owner);
+        self
+    }
+
+    /// A label is shown with each tick's lease; at most 16.
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.lease = self.lease.label(name, value);
+        self
+    }
+
+    /// Decides about retries in place of the client's strategy.
+    pub fn retries(mut self, strategy: Strategy) -> Self {
+        self.lease = self.lease.retries(strategy);
+        self
+    }
+
+    /// Waits for the next tick that may run, claims it, runs the work, and releases the tick's lease with the outcome, over and over. The outcome makes
+    /// the tick done, with its result. An error makes it failed, with the error's words: the schedule says when it is claimed again. When the lease is
+    /// lost the work's future is dropped, and the loop goes on. Any number of workers may share a schedule.
+    ///
+    /// It ends with [`Error::InvalidArgument`] where no schedule has this name, [`Error::Denied`], or [`Error::Closed`]; it repeats what is unavailable.
+    /// Dropping its future while the work runs makes the tick failed.
+    pub async fn run<E, F, W>(self, mut work: W) -> Result<Infallible, Error>
+    where
+        W: FnMut(Arc<Tick>) -> F,
+        F: Future<Output = Result<Outcome, E>>,
+        E: Display,
+    {
+        let request = self.lease.of_tick()?;
+        loop {
+            let lease = self.client.acquire(request.clone()).await?;
+            let claimed = lease.claimed.clone().expect("the lease of a claim has one");
+            let tick = Arc::new(Tick { lease, claimed });
+            let outcome = match tick.run(work(tick.clone())).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(error)) => Outcome::failure(error),
+                Err(_) => continue,
+            };
+            // What cannot be released is left to expire: then the tick has failed.
+            if let Err(error) = tick.release_with(outcome).await {
+                (self.client.core().settings.log)(&format!("the tick {}: {error}", scope_name(tick.namespace(), tick.key())));
+            }
+        }
+    }
+}
