@@ -42,7 +42,7 @@ export type RetryReason =
 
 /** A request whose attempt has failed. All requests are idempotent by their lease keys. */
 export interface Retry {
-  verb: 'Acquire' | 'AcquireAll' | 'Downgrade' | 'Release' | 'Explain';
+  verb: 'Acquire' | 'AcquireAll' | 'ClaimTick' | 'Downgrade' | 'Release' | 'Explain';
   namespace: string;
   /** Of several the first. */
   key: string;
@@ -126,6 +126,24 @@ export interface AcquireOptions extends Listeners {
 export interface WorkOptions extends AcquireOptions {
   /** Ends the wait, and aborts the lease's signal while the work runs. */
   signal?: AbortSignal;
+}
+
+export type TickOptions = Pick<WorkOptions, 'durationMs' | 'owner' | 'labels' | 'signal' | 'strategy' | keyof Listeners>;
+
+/** An instant of a schedule, and the lease of its work. */
+export class Tick {
+  private constructor();
+  /** What the work is for, whenever it runs. */
+  readonly at: Date;
+  /** 1 for the first; a tick whose work failed comes again, as the schedule says. */
+  readonly attempt: number;
+  /** Is renewed while the work runs. Its key is the instant, as in 2026-11-28T03:00:00Z; its result is kept with the tick. */
+  readonly lease: Lease;
+  /**
+   * Runs the work under the lease. Its end makes the tick done. An error in it, or the loss of the lease, makes the tick failed, with the error's
+   * words, and is a warning: then this resolves with undefined, and the loop goes on.
+   */
+  run<T>(work: (lease: Lease) => T | Promise<T>): Promise<T | undefined>;
 }
 
 /** One of the keys that are acquired in one step. */
@@ -252,6 +270,14 @@ export class Client implements AsyncDisposable {
    */
   lead<T>(namespace: string, key: string, options: LeadOptions, work: (lease: Lease) => T | Promise<T>): Promise<T>;
   lead<T>(namespace: string, key: string, work: (lease: Lease) => T | Promise<T>): Promise<T>;
+
+  /**
+   * A worker of the schedule: a loop that waits for each next tick, for ever; no other worker gets the same one meanwhile. The end of the loop's
+   * body makes the tick done, unless `tick.run(work)` has ended it; leaving the loop before makes it failed. `durationMs` (30000) is the
+   * lease's: so long after a worker died another gets its tick. Rejects with InvalidArgumentError where no schedule has the name,
+   * DeniedError, ClosedError, or the signal's reason; it waits while no server answers.
+   */
+  ticks(name: string, options?: TickOptions): AsyncGenerator<Tick, void, void>;
 
   /** Who holds the key, whether it is alive, who waits, and what to do. */
   explain(namespace: string, key: string): Promise<Explanation>;

@@ -155,8 +155,9 @@ const ALL = ['durationMs', 'waitMs', 'owner', 'labels', 'signal', 'strategy', ..
 const WATCH = ['key', 'children', 'signal'];
 const SCOPE = ['namespace', 'key', 'shared', 'units'];
 const LEAD = ['durationMs', 'owner', 'labels', 'atLeastMs', 'signal', 'onLeader', 'strategy', ...LISTENERS];
+const TICKS = ['durationMs', 'owner', 'labels', 'signal', 'strategy', ...LISTENERS];
 const CLIENT = ['server', 'database', 'owner', 'tls', 'tokenFile', 'patienceMs', 'pollMs', 'warn', 'strategy', 'retryLog'];
 const RELEASE = ['result', 'failure'];
 const TLS = ['caFile', 'certFile', 'keyFile', 'serverName'];
 
-module.exports = { check, checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, LEAD, LISTENERS, CLIENT, RELEASE, TLS, WATCH };
+module.exports = { check, checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, LEAD, LISTENERS, CLIENT, RELEASE, TICKS, TLS, WATCH };

@@ -8,12 +8,13 @@ const { SqlTransport } = require('./sql.js');
 const { Declared } = require('./declared.js');
 const { Lease, asyncDispose } = require('./lease.js');
 const { Renewer } = require('./renewer.js');
-const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, CLIENT, LEAD, LISTENERS, TLS, WATCH } = require('./arguments.js');
+const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, CLIENT, LEAD, LISTENERS, TICKS, TLS, WATCH } = require('./arguments.js');
 const { ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
 const { signalsAround, within } = require('./nested.js');
 const { Retries } = require('./retry.js');
 const { refsOf } = require('./scopes.js');
 const { Story } = require('./telemetry.js');
+const { Tick } = require('./ticks.js');
 const { clock, sleep } = require('./time.js');
 const { acquireIn } = require('./transaction.js');
 
@@ -28,6 +29,7 @@ class Client {
   #closing = new AbortController();
   #closed = null;
   #tasks = new Set();
+  #warn;
   #tell; // makes of a listener one that never throws: news cost neither the lease nor the process
 
   constructor(target = {}, ...more) {
@@ -36,7 +38,7 @@ class Client {
     checkOptions('Client', options, CLIENT);
     if (options.tls !== undefined) checkOptions('tls', options.tls, TLS);
     const { server, database, owner, patienceMs = 5000, pollMs = 5000 } = options;
-    const warn = warner(options.warn);
+    const warn = (this.#warn = warner(options.warn));
     if (server !== undefined && database !== undefined) throw new InvalidArgumentError('server and database exclude each other', 'database');
     this.owner = owner ?? `${os.hostname()} pid ${process.pid}`;
     this._transport =
@@ -114,6 +116,24 @@ class Client {
     }
   }
 
+  async *ticks(name, options = {}, ...more) {
+    checkNoMore('ticks', more, 'name, options');
+    checkOptions('ticks', options, TICKS);
+    const { signal, ...rest } = options;
+    for (;;) {
+      const request = { ...this.#request(name, 'any', { ...defined(rest), waitMs: Infinity }), key: '', isTick: true };
+      const lease = await this.#acquire(request, signal);
+      const tick = new Tick(lease, request.claimed, (work) => this.#work(lease, signal, work), this.#warn);
+      let isLeft = true;
+      try {
+        yield tick;
+        isLeft = false;
+      } finally {
+        await tick._end(isLeft);
+      }
+    }
+  }
+
   async explain(namespace, key, ...more) {
     checkNoMore('explain', more, 'namespace, key');
     requestOf(namespace, key, {});
@@ -170,6 +190,7 @@ class Client {
 
   async #acquire(request, signal) {
     signal?.throwIfAborted();
+    if (request.isTick) return this.#granted(request, signal); // before a tick has come, there is nothing to tell of but time
     const story = (request.story = new Story(request));
     try {
       return await story.during('acquire', () => this.#granted(request, signal));
@@ -188,6 +209,8 @@ class Client {
     try {
       await this.#renewer.releaser.follow(refsOf(request), stop.signal);
       const grant = await this.#grant(request, stop.signal);
+      if (grant.claimed) Object.assign(request, { claimed: grant.claimed, key: grant.claimed.key });
+      request.story ??= new Story(request);
       const lease = new Lease(this.#renewer, request, grant);
       this.#renewer.add(lease);
       return lease;
@@ -199,7 +222,7 @@ class Client {
   /** Repeats what was not answered, under the same lease key: the same acquisition, with its old place in the queue. */
   async #grant(request, signal) {
     const waitUntil = request.whileAlive ? Infinity : clock() + request.waitMs;
-    const retrying = this.#retries.of(request.scopes ? 'AcquireAll' : 'Acquire', request);
+    const retrying = this.#retries.of(request.scopes ? 'AcquireAll' : request.isTick ? 'ClaimTick' : 'Acquire', request);
     for (let isRepeated = false; ; ) {
       signal.throwIfAborted();
       const asked = this._transport.acquire({ ...request }, Math.max(waitUntil - clock(), 0), signal);
@@ -235,7 +258,10 @@ class Client {
   /** Sees to it that what was granted unheard is released: once the request is over, for as long as a lease would live. */
   #giveUp({ durationMs, ...request }, asked) {
     this.#background(async () => {
-      await asked.then((grant) => grant.tie?.close(), () => {});
+      await asked.then(({ tie, claimed }) => {
+        tie?.close();
+        if (claimed) request.key = claimed.key;
+      }, () => {});
       for (const until = clock() + durationMs; clock() < until; await sleep(GIVE_UP_AGAIN_MS, this.#closing.signal, true)) {
         try {
           for (const ref of refsOf(request)) await this._transport.giveUp(ref, this.#renewer.patienceMs);

@@ -15,6 +15,7 @@ const { clock } = require('./time.js');
 
 const SILENCE_MS = 15000; // a waiter hears something every 5 s: a daemon that is silent for three times as long hangs
 const ALIVE_MS = 15000; // the longest time between two `alive`: proxies end streams on which nothing is sent for 50 or 60 s
+const CLAIM_MS = 5000; // then a claim is sent again: the tick of one whose answer got lost is found before its lease expires
 const UNSENT = /No connection established|Name resolution|Waiting for LB pick/i; // gRPC's words; it has no other sign
 const CHANNEL = {
   'grpc.use_local_subchannel_pool': 1,
@@ -24,9 +25,12 @@ const CHANNEL = {
   'grpc.initial_reconnect_backoff_ms': 100,
   'grpc.max_reconnect_backoff_ms': 1000,
 };
-const { ConsoleService, LeaseService } = grpc.loadPackageDefinition(
+const { ConsoleService, LeaseService, ScheduleService } = grpc.loadPackageDefinition(
   loader.fromJSON(require('./leasehold.json'), { keepCase: true, longs: String, enums: String, defaults: true, oneofs: true }),
 ).leasehold.v1;
+
+/** Of the methods that are none of LeaseService's. */
+const SERVICES = { Explain: ConsoleService, ClaimTick: ScheduleService };
 
 const durationOf = (ms) => ({ seconds: Math.floor(ms / 1000), nanos: Math.floor((ms % 1000) * 1e6) });
 const dateOf = (at) => (at ? new Date(Number(at.seconds) * 1000 + at.nanos / 1e6) : null);
@@ -67,7 +71,7 @@ class GrpcTransport {
       if (server.stamp !== stamp) {
         server.stub?.close(); // its calls go on
         server.stub = this.#connect(LeaseService, server.address);
-        server.console = null;
+        server.others = {};
         server.stamp = stamp;
       }
       if (this.tokenFile) {
@@ -105,8 +109,7 @@ class GrpcTransport {
       const { server, metadata } = this.#open();
       const cancel = () => call.cancel();
       signal?.addEventListener('abort', cancel);
-      if (method === 'Explain') server.console ??= this.#connect(ConsoleService, server.address);
-      const call = (method === 'Explain' ? server.console : server.stub)[method](request, metadata, { deadline: Date.now() + timeoutMs }, (error, reply) => {
+      const call = this.#stub(server, method)[method](request, metadata, { deadline: Date.now() + timeoutMs }, (error, reply) => {
         this.#calls.delete(call);
         signal?.removeEventListener('abort', cancel);
         error ? reject(this.#failed(server, ref, error)) : resolve(reply);
@@ -115,9 +118,17 @@ class GrpcTransport {
     });
   }
 
+  /** All use one connection. */
+  #stub({ address, stub, others }, method) {
+    const Service = SERVICES[method];
+    if (!Service) return stub;
+    return (others[method] ??= new Service(address, grpc.credentials.createInsecure(), { channelOverride: stub.getChannel() }));
+  }
+
   /** One try. A leader's call is a stream that goes on: `tie`. */
   async acquire(request, waitMs, signal) {
     if (request.scopes) return this.#acquireAll(request, waitMs, signal);
+    if (request.isTick) return this.#claim(request, signal);
     const { server, metadata } = this.#open();
     const sent = clock();
     const call = request.isHold ? server.stub.Hold(metadata) : server.stub.AcquireStream(messageOf(request, waitMs), metadata);
@@ -154,6 +165,18 @@ class GrpcTransport {
     const { scope, ...rest } = messageOf(request, waitMs);
     const { leases, waited } = await this.#unary('AcquireAll', request, { ...rest, items }, waitMs + this.patienceMs, signal);
     return { ...together(leases.map((lease) => grantOf(lease, sent + msOf(waited)))), tie: null };
+  }
+
+  /** The next tick of a schedule. */
+  async #claim(request, signal) {
+    const { namespace, durationMs, owner, leaseKey, labels } = request;
+    const message = { namespace: { segments: namespace.split('.') }, wait: durationOf(CLAIM_MS), duration: durationOf(durationMs), owner, lease_key: leaseKey, labels };
+    for (;;) {
+      signal.throwIfAborted();
+      const sent = clock();
+      const { lease, at, attempt, waited } = await this.#unary('ClaimTick', request, message, CLAIM_MS + this.patienceMs, signal);
+      if (lease) return { ...grantOf(lease, sent + msOf(waited)), tie: null, claimed: { key: lease.scope.key, at: dateOf(at), attempt } };
+    }
   }
 
   /** The stream of a leader that has the lease already. */
@@ -242,10 +265,7 @@ class GrpcTransport {
   async close() {
     this.#isClosed = true;
     for (const call of this.#calls) call.cancel();
-    for (const { stub, console } of this.#servers) {
-      stub?.close();
-      console?.close();
-    }
+    for (const { stub } of this.#servers) stub?.close();
     await new Promise(setImmediate);
   }
 }

@@ -3,6 +3,7 @@
 // A lease has one key, or several that were acquired in one step.
 
 function refsOf({ leaseKey, durationMs, scopes, namespace, key }) {
+  if (key === '') return []; // no tick is claimed yet
   return (scopes ?? [{ namespace, key }]).map((scope) => ({ namespace: scope.namespace, key: scope.key, leaseKey, durationMs }));
 }
 

@@ -11,6 +11,7 @@ const { clock } = require('./time.js');
 
 const MOST_IDLE = 2; // connections
 const POOLED_POLL_MS = 200;
+const BUSY_MS = 250; // a tick may be due, and no more may run at the same time
 const LOCK_TIMEOUT = '200ms'; // a row that somebody keeps locked must not hold up the renewals of others
 const GRANT = 'select a.token::text, extract(epoch from a.deadline - clock_timestamp())::text as seconds, a.units::text, to_json(a.slots)::text as slots, (a.deadline < a.heartbeat_at + a.duration)::text as final';
 const ACQUIRE = `${GRANT}
@@ -19,6 +20,9 @@ const ACQUIRE = `${GRANT}
 const ACQUIRE_ALL = `${GRANT}
   from leasehold.acquire_all($1::text[], $2::text[], make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
                              labels => $6::text::jsonb, modes => $7::text[], units => $8::integer[]) a`;
+const CLAIM = `${GRANT}, a.key, (extract(epoch from c.at) * 1000)::text as at, c.attempt::text
+  from leasehold.claim_tick($1::text, $2::text, make_interval(secs => $3::float8), $4::text::uuid, $5::text::jsonb) c
+ cross join lateral (select (c.lease).*) a`;
 const DOWNGRADE = `${GRANT}
   from (select set_config('lock_timeout', $5::text, true) as limits, $1::text as namespace offset 0) s
  cross join lateral leasehold.downgrade(s.namespace, $2::text, $3::text::uuid, $4::integer) a`;
@@ -94,6 +98,7 @@ class SqlTransport {
   async acquire(request, waitMs, signal) {
     if (request.scopes && request.waitMs) throw refused('waitMs', request.waitMs, '0 for several keys in SQL, which do not wait');
     if (request.scopes) return this.#with((session) => this.#tryAll(session, request));
+    if (request.isTick) return this.#with((session) => this.#claim(session, request, signal));
     return this.#with((session) => this.#queueFor(session, request, waitMs, signal));
   }
 
@@ -129,11 +134,7 @@ class SqlTransport {
     let until = clock() + waitMs;
     let grant = await this.#try(session, request);
     if (grant || waitMs === 0) return grant ?? Promise.reject(await this.#held(session, request));
-    const pollMs = session.isPooled ? Math.min(this.#options.pollMs, POOLED_POLL_MS) : this.#options.pollMs;
-    if (session.isPooled && !this.#hasWarned) {
-      this.#hasWarned = true;
-      this.#options.warn(`a connection pooler is between this client and PostgreSQL: waiters hear no notifications, and poll every ${pollMs} ms`);
-    }
+    const pollMs = this.#pollMs(session);
     let isListening = session.isPooled;
     try {
       for (;;) {
@@ -156,7 +157,35 @@ class SqlTransport {
       }
     } finally {
       if (!grant && !session.isBroken) await session.query('select leasehold.leave_queue($1::text, $2::text, $3::text::uuid)', place).catch(() => {});
-      if (!session.isPooled && !session.isBroken) await session.query('unlisten *').catch(() => session.break());
+      await unlisten(session);
+    }
+  }
+
+  #pollMs({ isPooled }) {
+    const pollMs = isPooled ? Math.min(this.#options.pollMs, POOLED_POLL_MS) : this.#options.pollMs;
+    if (isPooled && !this.#hasWarned) {
+      this.#hasWarned = true;
+      this.#options.warn(`a connection pooler is between this client and PostgreSQL: waiters hear no notifications, and poll every ${pollMs} ms`);
+    }
+    return pollMs;
+  }
+
+  /** The next tick of a schedule. */
+  async #claim(session, { namespace, durationMs, owner, leaseKey, labels }, signal) {
+    const pollMs = this.#pollMs(session);
+    try {
+      if (!session.isPooled) await session.listen((await session.query('select leasehold.tick_channel($1::text) as channel', [namespace]))[0].channel);
+      for (;;) {
+        signal.throwIfAborted();
+        const sent = clock();
+        session.hasNews = false;
+        const [row] = await session.query(CLAIM, [namespace, owner, durationMs / 1000, leaseKey, JSON.stringify(labels)]);
+        if (row) return { ...grantOf(row, sent), tie: null, claimed: { key: row.key, at: new Date(Number(row.at)), attempt: Number(row.attempt) } };
+        const [{ left }] = await session.query('select (extract(epoch from leasehold.until_tick($1::text)) * 1000)::text as left', [namespace]);
+        await session.news(left === null ? pollMs : Math.min(pollMs, Math.max(Number(left), BUSY_MS)), signal);
+      }
+    } finally {
+      await unlisten(session);
     }
   }
 
@@ -268,6 +297,10 @@ function heldOf(scope, { state, holder, waiters, advice, holders, free, alive, s
   return new HeldError(`${scopeName(scope)} is ${by}: ${advice}`,
     { holder, ahead: Number(waiters), holderCount: Number(holders), unitsFree: free === null ? null : Number(free),
       ...(alive === null ? {} : { isAlive: alive === 'true', silentMs: Number(silent) * 1000, heldMs: Number(held) * 1000 }) });
+}
+
+async function unlisten(session) {
+  if (!session.isPooled && !session.isBroken) await session.query('unlisten *').catch(() => session.break());
 }
 
 const modeOf = ({ shared }) => (shared ? 'shared' : 'exclusive');

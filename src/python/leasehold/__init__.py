@@ -13,7 +13,8 @@ from .errors import Denied, Held, InvalidArgument, LeaseholdError, LeaseLost, Un
 from .look import Event, Explanation
 from .nested import remaining
 from .retry import Retry, Strategy, best_effort, controlled_backoff, fail_fast
+from .ticks import AsyncTick, Tick
 from .tls import TLS
 
-__all__ = ["TLS", "AsyncClient", "AsyncDeclared", "AsyncLease", "Client", "Declared", "Denied", "Event", "Explanation", "Held", "InvalidArgument", "Lease", "LeaseLost", "LeaseholdError",
-           "Retry", "Scope", "Strategy", "Unavailable", "best_effort", "controlled_backoff", "dbapi", "fail_fast", "remaining"]
+__all__ = ["TLS", "AsyncClient", "AsyncDeclared", "AsyncLease", "AsyncTick", "Client", "Declared", "Denied", "Event", "Explanation", "Held", "InvalidArgument", "Lease", "LeaseLost", "LeaseholdError",
+           "Retry", "Scope", "Strategy", "Tick", "Unavailable", "best_effort", "controlled_backoff", "dbapi", "fail_fast", "remaining"]

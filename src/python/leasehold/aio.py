@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, AsyncContextManager, AsyncIterator, Awaitable, Callable, Iterable, Mapping, ParamSpec, TypeVar, Unpack
 
 from . import arguments, look, nested
-from .arguments import LeadOptions, Options, Scope
+from .arguments import LeadOptions, Options, Scope, TickOptions
 from .client import BaseClient, describe, has_failed, is_told, note
 from .declared import AsyncDeclared
 from .errors import Held, LeaseholdError, LeaseLost
@@ -16,6 +16,7 @@ from .lease import BaseLease
 from .look import Event, Explanation
 from .retry import Strategy
 from .runtime import Runtime, Tasks
+from .ticks import LEFT, AsyncTick
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -158,6 +159,22 @@ class AsyncClient(BaseClient):
                 nested.leave(leadership)
                 with contextlib.suppress(LeaseLost):
                     await leadership.release(leadership.result)
+
+    async def ticks(self, name: str, **options: Unpack[TickOptions]) -> AsyncIterator[AsyncTick]:
+        """As Client.ticks, with `async for` and `async with tick`. To leave the loop early, use contextlib.aclosing."""
+        while True:
+            lease = AsyncLease(self._core, name, "", wait=None, is_tick=True, **options)
+            try:
+                tick = AsyncTick(await lease.acquire())
+                yield tick
+                await tick._end()
+            except GeneratorExit:
+                await tick._end(LEFT)
+                raise
+            except BaseException as error:
+                if not isinstance(error, LeaseholdError):
+                    self._core.drop(lease, describe(error))
+                raise
 
     async def explain(self, namespace: str, key: str) -> Explanation:
         """As Client.explain."""

@@ -181,8 +181,8 @@ def scopes_of(value: Any) -> tuple[Scope, ...]:
     return tuple(scopes)
 
 
-class LeadOptions(TypedDict, total=False):
-    """Of a leader's lease; Client.lease says what each means."""
+class TickOptions(TypedDict, total=False):
+    """Of the lease of a tick; Client.lease says what each means."""
 
     duration: float
     owner: str | None
@@ -191,8 +191,13 @@ class LeadOptions(TypedDict, total=False):
     on_granted: Callable[[Any], object] | None
     on_renewed: Callable[[Any], object] | None
     on_released: Callable[[Any], object] | None
-    at_least: float | None
     strategy: Strategy | None
+
+
+class LeadOptions(TickOptions, total=False):
+    """Of a leader's lease."""
+
+    at_least: float | None
 
 
 class Options(LeadOptions, total=False):
@@ -209,7 +214,7 @@ class Asked:
     """What an acquire asks for."""
 
     namespace: str
-    key: str
+    key: str  # empty: of a tick
     duration: float
     wait: float
     owner: str
@@ -222,6 +227,7 @@ class Asked:
     listeners: Mapping[str, Callable[..., object] | None]
     strategy: Strategy | None  # None: the client's
     scopes: tuple[Scope, ...]  # acquired in one step, the first is the namespace and key above; empty: that alone
+    is_tick: bool  # the next one of the schedule with this name is claimed
 
     @property
     def mode(self) -> str:
@@ -231,7 +237,7 @@ class Asked:
 def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, wait: Any = 0, owner: Any = None, labels: Any = None,
           on_lost: Any = None, shared: Any = False, units: Any = 1, at_least: Any = None, while_alive: Any = False,
           on_granted: Any = None, on_renewed: Any = None, on_released: Any = None, is_tied: bool = False, strategy: Any = None,
-          scopes: tuple[Scope, ...] = ()) -> Asked:
+          scopes: tuple[Scope, ...] = (), is_tick: bool = False) -> Asked:
     if not isinstance(while_alive, bool):
         raise refused("while_alive", while_alive, "True or False")
     if while_alive and seconds_to_wait(wait) == math.inf:
@@ -241,6 +247,6 @@ def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, w
     listeners = {"on_granted": on_granted, "on_renewed": on_renewed, "on_released": on_released}
     for name, function in listeners.items():
         callback(name, function)
-    return Asked(namespace_text(namespace), key_text(key), more_than_zero("duration", duration), seconds_to_wait(wait),
+    return Asked(namespace_text(namespace), "" if is_tick else key_text(key), more_than_zero("duration", duration), seconds_to_wait(wait),
                  default_owner if owner is None else owner_text(owner), labels_of(labels), units_asked(shared, units),
-                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied, listeners, strategy_of(strategy), scopes)
+                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied, listeners, strategy_of(strategy), scopes, is_tick)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Callable, ContextManager, Coroutine, Iterable, Iterator, Mapping, ParamSpec, TypeGuard, TypeVar, Unpack
 
 from . import arguments, look, nested
-from .arguments import LeadOptions, Options, Scope
+from .arguments import LeadOptions, Options, Scope, TickOptions
 from .core import Core, Transport
 from .declared import Declared
 from .errors import Held, InvalidArgument, LeaseholdError, LeaseLost
@@ -18,6 +18,7 @@ from .lease import BaseLease, Unique
 from .look import Event, Explanation
 from .retry import Strategy, best_effort
 from .runtime import Runtime, Threads, run
+from .ticks import LEFT, Tick
 from .tls import TLS, from_environment
 
 P = ParamSpec("P")
@@ -213,6 +214,30 @@ class Client(BaseClient):
                     yield leadership
             except LeaseLost:
                 pass
+
+    def ticks(self, name: str, **options: Unpack[TickOptions]) -> Iterator[Tick]:
+        """A worker of the schedule: a loop that waits for each next tick, for ever. No other worker gets the same one meanwhile.
+
+            for tick in client.ticks("reports.nightly", duration=60):
+                with tick as lease:
+                    lease.result = report(tick.at)
+
+        The end of the body makes the tick done, with lease.result. An error in `with tick` makes it failed, with the error's words, is logged, and the
+        loop goes on; the schedule decides when the tick comes again. Leaving the loop elsewhere than in `with tick` makes it failed too. `duration`,
+        30 seconds by default, is the lease's, which the client renews: so long after a worker died another gets the tick. Raises InvalidArgument where
+        no schedule has the name, Denied, and LeaseholdError once the client is closed; it waits while no server answers."""
+        while True:
+            lease = Lease(self._core, name, "", wait=None, is_tick=True, **options)
+            try:
+                tick = Tick(lease.acquire())
+                yield tick
+                tick._end()
+            except GeneratorExit:
+                tick._end(LEFT)
+                raise
+            except BaseException as error:
+                lease._torn_away(error)
+                raise
 
     def explain(self, namespace: str, key: str) -> Explanation:
         """Who holds the key, whether it is alive, who waits, and what to do."""

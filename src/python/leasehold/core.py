@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Protocol, Sequence, TypeVar
 
 from . import arguments, telemetry
@@ -27,6 +27,7 @@ from .runtime import Runtime, clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from .ticks import Claimed
 
 T = TypeVar("T")
 log = logging.getLogger("leasehold")
@@ -74,6 +75,7 @@ class Grant:
     tie: Any = None
     is_final: bool = False
     tokens: tuple[int, ...] = ()  # of several keys
+    claimed: Claimed | None = None  # of a tick
 
 
 def together(grants: Sequence[Grant]) -> Grant:
@@ -93,7 +95,7 @@ def combined(answers: Sequence[Answer]) -> Answer:
 
 class Transport(Protocol):
     async def acquire(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:
-        """One try. Held when another has it, Unavailable when it may be repeated."""
+        """One try. Held when another has it, Unavailable when it may be repeated. Of a tick: claims the next one."""
 
     async def downgrade(self, ref: Ref, units: int, until: float) -> Grant:
         """One try; a repeat gets the same answer. LeaseLost when it is not held."""
@@ -144,8 +146,8 @@ class Core:
     # -- acquire
 
     async def acquire(self, lease: BaseLease) -> None:
-        """Fills in the lease, or raises. The caller has claimed it."""
-        lease._story = story = telemetry.begin(lease._asked)
+        """Fills in the lease, or raises. The caller has claimed it. Of a tick it tells the telemetry when it has come: before, nothing is awaited but time."""
+        lease._story = story = telemetry.SILENT if lease._asked.is_tick else telemetry.begin(lease._asked)
         try:
             with story.current("acquire"):
                 await self._acquire(lease)
@@ -157,7 +159,8 @@ class Core:
         """Repeats what was not answered under the same lease key: the same acquisition."""
         wait_until = math.inf if lease._asked.while_alive else clock() + lease._asked.wait
         give_up = wait_until + self.timeout
-        retrying, is_repeated = self._retrying("AcquireAll" if lease._asked.scopes else "Acquire", lease), False
+        verb = "AcquireAll" if lease._asked.scopes else "ClaimTick" if lease._asked.is_tick else "Acquire"
+        retrying, is_repeated = self._retrying(verb, lease), False
         first: Unavailable | None = None  # it often says more than the last: gRPC forgets why a handshake failed
         lease.lease_key, lease.lost = str(uuid.uuid4()), None
         lease._around = list(around())
@@ -203,6 +206,8 @@ class Core:
         """From now on it is renewed."""
         with self.lock:
             lease._granted(grant)
+            if grant.claimed is not None:
+                lease._story = telemetry.begin(replace(lease._asked, key=lease.key))
             lease._story.granted(grant.token)
             lease._tie = grant.tie
             self.leases[lease.lease_key] = lease

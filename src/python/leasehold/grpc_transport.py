@@ -27,11 +27,14 @@ from .look import TIMES, Event, Explanation
 from .retry import REASONS
 from .runtime import clock
 from .telemetry import traceparent
+from .ticks import Claimed
 from .tls import TLS
-from .v1 import console_pb2, leasehold_pb2 as pb
+from .v1 import console_pb2, leasehold_pb2 as pb, schedule_pb2
 
 console: Any = console_pb2
+schedule: Any = schedule_pb2
 DETAILS = "grpc-status-details-bin"
+CLAIM_S = 5.0  # then a claim is sent again: the tick of one whose answer got lost is found before its lease expires
 ALIVE_S = 15.0  # the longest time between two `alive` of a Hold: proxies end streams on which nothing is sent for 50 or 60 s
 OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0),
@@ -470,6 +473,8 @@ class GrpcTransport:
         """By a stream: a long wait is one call, and a broken connection is noticed."""
         if lease._asked.scopes:
             return await self.acquire_all(lease, wait_until, timeout)
+        if lease._asked.is_tick:
+            return await self.claim(lease, timeout)
         at, sent = self.current, clock()
         wait = max(wait_until - sent, 0.0)
         tie = Tie(self, lease, wait) if lease._asked.is_tied else None
@@ -492,6 +497,18 @@ class GrpcTransport:
                 self.calls.cancel(call)
                 if tie is not None:
                     tie.close()
+
+    async def claim(self, lease: BaseLease, timeout: float) -> Grant:
+        asked = lease._asked
+        request = schedule.ClaimTickRequest(namespace=pb.Namespace(segments=asked.namespace.split(".")), wait=duration(CLAIM_S), duration=duration(asked.duration),
+                                            owner=asked.owner, lease_key=lease.lease_key, labels=asked.labels)
+        while True:
+            sent = clock()
+            response = await self.unary("ClaimTick", request, schedule.ClaimTickResponse, CLAIM_S + timeout, lease, service="ScheduleService")
+            if response.HasField("lease"):
+                grant = granted(response, response.lease, sent)
+                grant.claimed = Claimed(response.lease.scope.key, response.at.ToDatetime(datetime.timezone.utc), response.attempt)
+                return grant
 
     def tie(self, lease: BaseLease) -> Tie:
         return Tie(self, lease, 0.0)

@@ -11,6 +11,7 @@ from .runtime import clock
 
 if TYPE_CHECKING:
     from .core import Core, Grant
+    from .ticks import Claimed
 
 log = logging.getLogger("leasehold")
 
@@ -48,6 +49,7 @@ class BaseLease(Unique):
         self._margin = self.duration / MARGIN
         self._deadline = self._next_beat = 0.0
         self._is_final = False  # the policy ends it at its deadline
+        self._claimed: Claimed | None = None  # of a tick
         self._outer: BaseLease | None = None  # in whose body this one's runs
         self._is_current: bool = False  # a body runs under it
         self._before: Any = None
@@ -61,6 +63,9 @@ class BaseLease(Unique):
         return f"<lease {self._name()} token {self.token}, {state}>"
 
     def _scopes(self) -> list[tuple[str, str]]:
+        """None as long as no tick is claimed."""
+        if not self.key:
+            return []
         return [each[:2] for each in self._asked.scopes] or [(self.namespace, self.key)]
 
     def _name(self) -> str:
@@ -138,6 +143,8 @@ class BaseLease(Unique):
 
     def _granted(self, grant: Grant) -> None:
         self.token, self.units, self.slots, self._deadline = grant.token, grant.units, grant.slots, grant.deadline
+        if grant.claimed is not None:
+            self._claimed, self.key = grant.claimed, grant.claimed.key
         self.tokens = dict(zip(self._scopes(), grant.tokens)) if self._asked.scopes else {}
         self._next_beat = clock() + self.duration / RENEWALS
         self._is_final = grant.is_final

@@ -7,6 +7,8 @@ nothing: then the client says so and looks twice a second.
 """
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
 import logging
 import math
@@ -19,14 +21,18 @@ from .lease import BaseLease
 from .look import Explanation, explanation
 from .runtime import Runtime, clock, interval
 from .session import Session
+from .ticks import Claimed
 
 log = logging.getLogger("leasehold")
 
 POLL_S, POOLED_POLL_S = 2.0, 0.5
+CLAIM_POLL_S, BUSY_S = 30.0, 0.25  # a tick may be due, and no more may run at the same time
 LOCK_TIMEOUT = "200ms"  # a row that somebody keeps locked must not hold up the renewals of others
 GRANT = "select a.token, extract(epoch from a.deadline - clock_timestamp()), a.units, to_json(a.slots)::text, (a.deadline < a.heartbeat_at + a.duration)::text"
 ACQUIRE = GRANT + " from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $6::jsonb, $7, $8::integer, $9::interval) a"
 ACQUIRE_ALL = GRANT + " from leasehold.acquire_all($1::text[], $2::text[], $3::interval, $4, $5::uuid, $6::jsonb, $7::text[], $8::integer[]) a"
+CLAIM = GRANT + ", a.key, extract(epoch from c.at), c.attempt from leasehold.claim_tick($1, $2, $3::interval, $4::uuid, $5::jsonb) c cross join lateral (select (c.lease).*) a"
+UNTIL_TICK = "select extract(epoch from leasehold.until_tick($1))"
 DOWNGRADE = GRANT + """
   from (select set_config('lock_timeout', $5, true) as limits, $1::text as namespace offset 0) s
  cross join lateral leasehold.downgrade(s.namespace, $2, $3::uuid, $4::integer) a"""
@@ -92,7 +98,7 @@ def held(lease: BaseLease, row: Sequence[str | None], name: str = "") -> Held:
 class SqlTransport:
     def __init__(self, conninfo: str, runtime: Runtime, timeout: float) -> None:
         self.conninfo, self.runtime, self.timeout = conninfo, runtime, timeout
-        self.poll_s = POLL_S
+        self.poll_s, self.claim_poll_s = POLL_S, CLAIM_POLL_S
         self.idle: list[Session] = []
         self.used: set[Session] = set()
         self.renewal = Session(conninfo, runtime)
@@ -134,6 +140,8 @@ class SqlTransport:
         try:
             if lease._asked.scopes:
                 return await self._try_all(session, lease, timeout)
+            if lease._asked.is_tick:
+                return await self._claim(session, lease, timeout)
             grant = await self._try(session, lease, timeout)
             if grant is None and wait_until > clock():
                 grant = await self._wait(session, lease, wait_until, timeout)
@@ -165,7 +173,7 @@ class SqlTransport:
 
     async def _wait(self, session: Session, lease: BaseLease, wait_until: float, timeout: float) -> Grant | None:
         where = (lease.namespace, lease.key, lease.lease_key)
-        poll, is_listening = self._poll(session), False
+        poll, is_listening = self._poll(session, self.poll_s), False
         try:
             while True:
                 # A place that is not asked for again is free after this.
@@ -187,6 +195,31 @@ class SqlTransport:
             if session.conn is not None:
                 await self._leave(session, lease, timeout)
 
+    async def _claim(self, session: Session, lease: BaseLease, timeout: float) -> Grant:
+        asked = lease._asked
+        poll = self._poll(session, self.claim_poll_s)
+        try:
+            if not session.is_pooled:
+                channel = (await session.query("select leasehold.tick_channel($1)", (asked.namespace,), clock() + timeout))[0][0]
+                await session.query(f'listen "{channel}"', (), clock() + timeout)
+            while True:
+                sent = clock()
+                values = (asked.namespace, asked.owner, interval(asked.duration), lease.lease_key, json.dumps(asked.labels))
+                for *row, key, at, attempt in await session.query(CLAIM, values, sent + timeout):
+                    grant = granted(row, sent)
+                    grant.claimed = Claimed(key, datetime.datetime.fromtimestamp(float(at), datetime.timezone.utc), int(attempt))
+                    return grant
+                left = (await session.query(UNTIL_TICK, (asked.namespace,), clock() + timeout))[0][0]
+                await session.notified(poll if left is None else min(poll, max(float(left), BUSY_S)))
+        finally:
+            if session.conn is not None and not session.is_pooled:
+                await self._unlisten(session, timeout)
+
+    @staticmethod
+    async def _unlisten(session: Session, timeout: float) -> None:
+        with contextlib.suppress(Unavailable):
+            await session.query("unlisten *", (), clock() + timeout)
+
     async def _leave(self, session: Session, lease: BaseLease, timeout: float) -> None:
         try:
             await session.query("select leasehold.leave_queue($1, $2, $3::uuid)", (lease.namespace, lease.key, lease.lease_key),
@@ -196,9 +229,9 @@ class SqlTransport:
         except Unavailable:
             log.info("the place in the queue of %s ends by itself", scope_name(lease.namespace, lease.key))
 
-    def _poll(self, session: Session) -> float:
+    def _poll(self, session: Session, usual: float) -> float:
         if not session.is_pooled:
-            return self.poll_s
+            return usual
         if not self.has_warned:
             self.has_warned = True
             log.warning("a pooler is between this client and PostgreSQL: waiting for a lease polls every %s s instead of LISTEN",

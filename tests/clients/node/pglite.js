@@ -14,6 +14,7 @@ class PgliteSite extends Site {
     kit ??= start();
     const world = (await kit).world(NAMESPACE);
     const site = new PgliteSite();
+    site.listens = 'select count(*) from pg_listening_channels()';
     site.later(() => world.close());
     return Object.assign(site, { on: 'sql', key: `node-${name}`, target: world.database, config: world.database });
   }

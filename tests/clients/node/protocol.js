@@ -10,7 +10,7 @@ const { Root } = require('protobufjs');
 const ours = require(path.join(path.dirname(require.resolve('leasehold-client')), 'leasehold.json'));
 const root = new Root();
 root.resolvePath = (origin, target) => (fs.existsSync(target) ? target : path.join(target.startsWith('google/') ? '/usr/include' : process.argv[2], target));
-const theirs = root.loadSync(['leasehold/v1/leasehold.proto', 'leasehold/v1/console.proto'], { keepCase: true }).toJSON();
+const theirs = root.loadSync(['leasehold', 'console', 'schedule'].map((name) => `leasehold/v1/${name}.proto`), { keepCase: true }).toJSON();
 
 function within(small, large, where) {
   if (typeof small !== 'object') return assert.equal(large, small, where);

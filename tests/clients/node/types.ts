@@ -23,6 +23,10 @@ export async function main(): Promise<number> {
   const tokens: readonly bigint[] = await client.withAll([{ namespace: 'a', key: 'b' }], ({ tokens }) => tokens);
   void [both.tryRelease({ result: 3 }) satisfies boolean, tokens];
   for await (const { kind, token, key } of client.watch('payments', { children: true })) if (kind === 'forced') console.log(key, token + 1n);
+  for await (const tick of client.ticks('reports.nightly', { durationMs: 60_000 })) {
+    const rows: number | undefined = await tick.run(async (lease) => tick.at.getTime() + tick.attempt + Number(lease.token));
+    if (rows) break;
+  }
   const { state, expiresAt, advice } = await client.explain('payments', 'inv-42');
   void [state === 'held', expiresAt?.getTime(), advice.length];
   const { ended }: { ended: number } = await reapStale(pg, ({ key, token }) => pg.query('select $1, $2', [key, token]), { namespaces: ['calls'] });

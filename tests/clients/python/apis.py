@@ -25,7 +25,7 @@ def signalled(when):
 
     def watch():
         wait_until(when, 60)
-        signal.raise_signal(signal.SIGUSR1)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)  # which it wakes up
 
     before = signal.signal(signal.SIGUSR1, handle)
     thread = threading.Thread(target=watch)
@@ -45,6 +45,12 @@ class SyncClient(leasehold.Client):
         with contextlib.suppress(Interrupted), signalled(when):
             lease.acquire()
             raise AssertionError("granted")
+
+    def give_up_tick(self, name, when):
+        """The same, in a worker's loop."""
+        with contextlib.suppress(Interrupted), signalled(when):
+            next(self.ticks(name))
+            raise AssertionError("claimed")
 
     def guard(self, lease, url):
         with psycopg.connect(url) as connection, connection.cursor() as cursor:
@@ -141,6 +147,20 @@ class AsyncioLease:
         return False
 
 
+class AsyncioTick:
+    def __init__(self, client, tick):
+        self.tick, self.at, self.attempt = tick, tick.at, tick.attempt
+        self.lease = AsyncioLease(client, tick.lease)
+        self.body = AsyncioLease(client, tick)
+
+    def __enter__(self):
+        self.body.__enter__()
+        return self.lease
+
+    def __exit__(self, *error):
+        return self.body.__exit__(*error) or isinstance(error[1], Exception)
+
+
 class AsyncioDeclared:
     def __init__(self, client, declared):
         self.client, self.declared = client, declared
@@ -227,8 +247,22 @@ class AsyncioClient:
         finally:
             self.run(generator.aclose())
 
+    def ticks(self, *arguments, **options):
+        generator = self.client.ticks(*arguments, **options)
+        try:
+            while True:
+                yield AsyncioTick(self, self.run(generator.__anext__()))
+        finally:
+            self.run(generator.aclose())
+
     def give_up(self, lease, when):
-        task = asyncio.run_coroutine_threadsafe(lease.lease.acquire(), self.loop)
+        self.cancel(lease.lease.acquire(), when)
+
+    def give_up_tick(self, name, when):
+        self.cancel(self.client.ticks(name).__anext__(), when)
+
+    def cancel(self, coroutine, when):
+        task = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         wait_until(lambda: when() or task.done(), 60)
         assert not task.done(), task.result()
         task.cancel()
