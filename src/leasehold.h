@@ -73,6 +73,7 @@ enum lh_status {
     LH_DATABASE_UNAVAILABLE,
     LH_SHUTTING_DOWN,
     LH_UNAUTHENTICATED,
+    LH_NOT_ASKED, /* there is no request to hand the lease over that could be refused */
 
     /* The client's own. */
     LH_LOST,        /* the lease is no longer held, and never will be again */

@@ -37,7 +37,8 @@
     X(INTERNAL, 13, "internal error")                                                                                  \
     X(DATABASE_UNAVAILABLE, 14, "the database is unavailable")                                                         \
     X(SHUTTING_DOWN, 14, "the server is shutting down")                                                                \
-    X(UNAUTHENTICATED, 16, "not authenticated")
+    X(UNAUTHENTICATED, 16, "not authenticated")                                                                        \
+    X(NOT_ASKED, 9, "nobody asked the holder to hand over")
 
 /* Statuses of the client library only; a server returns TIMED_OUT too, when the deadline of a call has passed. */
 #define LH_CLIENT_STATUS_MAP(X)                                                                                        \

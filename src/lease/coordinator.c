@@ -231,6 +231,7 @@ static const struct lh_store_events store_events = {
     .on_listener_up = on_listener_up,
     .on_wake = on_wake,
     .on_watch = lh_watch_on_news,
+    .on_asked = lh_asked_on_news,
 };
 
 /* --- its life --- */
@@ -254,6 +255,7 @@ struct lh_coordinator *lh_coordinator_create(struct lh_store *store, const struc
     lh_waiters_create(c);
     lh_holder_ops_create(c);
     lh_watch_create(c);
+    lh_asked_create(c);
     lh_hook_queues_create(c);
     lh_reaping_create(c);
     return c;
@@ -269,6 +271,7 @@ void lh_coordinator_destroy(struct lh_coordinator *c)
     lh_hook_queues_destroy(c);
     lh_lanes_destroy(c);
     lh_watch_destroy(c);
+    lh_asked_destroy(c);
     lh_heap_finish(&c->timers);
     free(c);
 }

@@ -138,6 +138,7 @@ struct lh_acquire {
     size_t also_count;
     enum lh_wait wait;
     int64_t wait_us;
+    bool asks;       /* while it waits, each holder is asked once to hand over; not with `also` */
     uint64_t client; /* acquires of different clients are taken in turn; 0: no client */
     lh_acquire_cb *on_done;
     /* NULL, or the callback. A request that has one is exempt from max_block: its connection has traffic. */
@@ -148,6 +149,7 @@ struct lh_acquire {
         struct lh_link link;
         struct lh_heap_timer timer;
         struct lh_waiter *waiter;
+        struct lh_link asking;            /* link of those that have `asks` */
         struct lh_subscriber *subscriber; /* NULL without on_progress */
         struct lh_entry *entry;           /* the item of the batch that answers the request, or NULL */
         const char *message;
@@ -218,6 +220,19 @@ void lh_coordinator_need_rules(struct lh_coordinator *coordinator, bool needs_ru
 /* Reads the rules again, by a statement that is sent after this; one such call at a time. on_done fires after on_rules,
    or if they could not be read. Refused: DATABASE_UNAVAILABLE. */
 enum lh_status lh_coordinator_reload_rules(struct lh_coordinator *coordinator, void (*on_done)(void *arg), void *arg);
+
+/*
+ * Requests to hand a lease over, from memory: read again each second and when the database says that there are new ones. The
+ * coordinator calls on_asked for each of them after each change, never from inside of a call; set it before the start.
+ */
+typedef void lh_asked_cb(void *arg, const struct lh_hand_over *asked);
+void lh_coordinator_on_asked(struct lh_coordinator *coordinator, lh_asked_cb *on_asked, void *arg);
+/* Returns the request to the holder with this token, or NULL. It is valid until the next turn of the loop. */
+const struct lh_hand_over *lh_coordinator_asked(struct lh_coordinator *coordinator, const char *ns, const char *key,
+                                                int64_t token);
+/* The same to the holder with this lease key, whatever its token. */
+const struct lh_hand_over *lh_coordinator_asked_under(struct lh_coordinator *coordinator, const char *ns,
+                                                      const char *key, const struct lh_uuid *lease_key);
 
 /* Looks for waiters of a scope whose lease this daemon ended outside of the coordinator (an administrator's reap). */
 void lh_coordinator_wake(struct lh_coordinator *coordinator, const char *ns, const char *key);

@@ -130,6 +130,19 @@ struct lh_rule_loading {
     bool is_reload; /* the read in flight was sent for it */
 };
 
+/* State of asked.c. */
+struct lh_asked_book {
+    bool is_out;
+    bool is_asking;
+    bool wants_more; /* they have changed since the read in flight was sent */
+    int64_t fingerprint;
+    struct lh_table requests; /* struct asked_entry, by scope and token */
+    struct lh_table by_lease; /* the same, by scope and lease key */
+    struct lh_link askers;    /* struct lh_acquire, own.asking */
+    lh_asked_cb *on_asked;
+    void *arg;
+};
+
 /* The quickest trip to the database of the last batches, without the time for their items: see lane.c. */
 struct lh_trips {
     int64_t quickest_us; /* in the last full window; LH_NEVER: there was none */
@@ -270,6 +283,7 @@ struct lh_coordinator {
     struct lh_db_stats db_stats;
     struct lh_guards guards;
     struct lh_rule_loading rule_loading;
+    struct lh_asked_book asked;
     struct lh_lanes lanes;
     struct lh_queue queue;
     struct lh_hooks hooks;
@@ -362,5 +376,12 @@ void lh_registration_on_down(void *arg);
 void lh_db_stats_on_tick(struct lh_coordinator *c);
 void lh_guards_on_tick(struct lh_coordinator *c);
 void lh_rule_loading_on_tick(struct lh_coordinator *c, int64_t version);
+
+/* --- asked.c: requests to hand a lease over --- */
+
+void lh_asked_create(struct lh_coordinator *c);
+void lh_asked_destroy(struct lh_coordinator *c);
+void lh_asked_on_tick(struct lh_coordinator *c);
+void lh_asked_on_news(void *arg); /* the store's on_asked */
 
 #endif

@@ -128,6 +128,7 @@ void lh_registration_on_tick(struct lh_coordinator *c)
         registration->is_ticking = c->store->ops->tick(c->store, lh_database_us(c), on_ticked, c) == LH_OK;
         lh_db_stats_on_tick(c);
         lh_guards_on_tick(c);
+        lh_asked_on_tick(c);
     }
 }
 

@@ -217,6 +217,7 @@ struct lh_store_events {
     void (*on_listener_up)(void *arg); /* connected; notifications may have been missed before */
     void (*on_wake)(void *arg, const struct lh_wake *wake);
     void (*on_watch)(void *arg); /* there are events to take */
+    void (*on_asked)(void *arg); /* requests to hand over have changed */
 };
 
 typedef void lh_store_cb(void *arg, enum lh_status status, const struct lh_error *error);
@@ -238,6 +239,14 @@ struct lh_access_answer {
     size_t rule_count;
     const struct lh_access_token *tokens; /* valid tokens only */
     size_t token_count;
+};
+
+/* All requests to hand a lease over. */
+struct lh_asked_answer {
+    int64_t fingerprint;
+    bool has_changed; /* the requests follow */
+    const struct lh_hand_over *requests;
+    size_t count;
 };
 
 /* A line of the audit. Strings may be NULL. */
@@ -425,6 +434,8 @@ typedef void lh_guards_cb(void *arg, enum lh_status status, const struct lh_erro
                           const struct lh_long_guard *guards, size_t count);
 typedef void lh_access_cb(void *arg, enum lh_status status, const struct lh_error *error,
                           const struct lh_access_answer *answer);
+typedef void lh_asked_read_cb(void *arg, enum lh_status status, const struct lh_error *error,
+                              const struct lh_asked_answer *answer);
 typedef void lh_reap_pass_cb(void *arg, enum lh_status status, const struct lh_error *error,
                              const struct lh_reap_answer *answer);
 typedef void lh_scope_cb(void *arg, enum lh_status status, const struct lh_error *error,
@@ -477,6 +488,11 @@ struct lh_store_ops {
     enum lh_status (*read_access)(struct lh_store *store, lh_access_cb *on_done, void *arg);
     enum lh_status (*audit)(struct lh_store *store, const struct lh_audit *row, lh_store_cb *on_done, void *arg);
     enum lh_status (*token_used)(struct lh_store *store, const char *const *ids, size_t count);
+    /* Requests to hand over; each is NULL if the store has none. Reads them, unless they have the fingerprint `known`. */
+    enum lh_status (*read_asked)(struct lh_store *store, int64_t known, lh_asked_read_cb *on_done, void *arg);
+    /* Asks, for waiters, each holder that they wait behind, once. */
+    enum lh_status (*ask_holders)(struct lh_store *store, const struct lh_acquire_item *waiters, size_t count,
+                                  lh_store_cb *on_done, void *arg);
     enum lh_status (*pass_on)(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
     enum lh_status (*reap)(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
                            size_t namespace_count, bool include_children, const char *key, int32_t max,

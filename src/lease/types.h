@@ -47,6 +47,21 @@ struct lh_requester {
     const char *peer;      /* the caller's address */
 };
 
+/* A request to hand a lease over. */
+struct lh_hand_over {
+    const char *ns;
+    const char *key;
+    int64_t token; /* the lease's token */
+    struct lh_uuid lease_key;
+    int64_t asked_at_us;
+    const char *asked_by;
+    const char *principal;
+    const char *reason;
+    int64_t answer_by_us;
+    int64_t answer_in_us; /* until then, when it was looked up; 0: it has passed */
+    const char *refusal;  /* NULL: not refused */
+};
+
 /* A lease as the database has it. The function that hands one out says how long its strings live. */
 struct lh_held_lease {
     const char *ns;
@@ -72,6 +87,8 @@ struct lh_held_lease {
     int32_t slot_count;
     /* Ascending; only a shared lease that was granted under a capacity has some. */
     const int32_t *slots;
+    /* NULL, or what its holder was asked; set by who tells it on. */
+    const struct lh_hand_over *asked;
 };
 
 /* A value of units_free: the scope has no capacity. */

@@ -75,6 +75,8 @@ enum lh_admin_verb {
     LH_ADMIN_REMOVE_SCHEDULE,
     LH_ADMIN_RUN_SCHEDULE_NOW, /* answers the instant */
     LH_ADMIN_CLAIM_TICK,       /* answers the lease, if a tick was due, and how long until the next may be */
+    LH_ADMIN_ASK_HAND_OVER,    /* answers a row for each holder; none: nobody holds it */
+    LH_ADMIN_REFUSE_HAND_OVER, /* answers the outcome, and the request */
     LH_ADMIN_COUNT,
 };
 

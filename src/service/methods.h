@@ -44,7 +44,8 @@ lh_request_cb lh_acquire_on_request, lh_acquire_all_on_request, lh_acquire_strea
     lh_create_token_on_request, lh_revoke_token_on_request, lh_list_tokens_on_request, lh_look_on_request,
     lh_explain_on_request, lh_get_session_on_request, lh_get_samples_on_request, lh_set_schedule_on_request,
     lh_get_schedule_on_request, lh_list_schedules_on_request, lh_pause_schedule_on_request,
-    lh_remove_schedule_on_request, lh_run_schedule_now_on_request, lh_list_ticks_on_request, lh_claim_tick_on_request;
+    lh_remove_schedule_on_request, lh_run_schedule_now_on_request, lh_list_ticks_on_request, lh_claim_tick_on_request,
+    lh_ask_hand_over_on_request, lh_refuse_hand_over_on_request;
 lh_rpc_call_cb lh_keep_alive_on_start, lh_keep_alive_on_half_close, lh_keep_alive_on_writable, lh_hold_on_start,
     lh_hold_on_half_close, lh_hold_on_alarm, lh_hold_on_peer_alive, lh_reflection_on_writable,
     lh_reflection_on_half_close, lh_watch_leases_on_writable, lh_watch_leases_on_alarm;

@@ -58,6 +58,9 @@ struct lh_place *lh_places_home(const struct lh_places *places);
 struct lh_place *lh_places_find(const struct lh_places *places, const char *ns);
 /* The same for a request that was validated: its namespaces live in one database. */
 struct lh_coordinator *lh_places_coordinator(const struct lh_places *places, const char *ns);
+/* Returns what the holder of the lease was asked, or NULL; valid until the next turn of the loop. */
+const struct lh_hand_over *lh_places_asked(const struct lh_places *places, const char *ns, const char *key,
+                                           int64_t token);
 /* Returns true if `ns`, or with include_children some namespace below it, lives in the place. */
 bool lh_places_has(const struct lh_places *places, const struct lh_place *place, const char *ns, bool include_children);
 

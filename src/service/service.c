@@ -91,6 +91,15 @@ static const struct lh_rpc_method methods[] = {
      REQUEST(downgrade, lh_downgrade_on_request, .is_traced = true),
      .on_end = lh_downgrade_on_end,
      .comes_first = true},
+    {.path = LEASE "AskHandOver",
+     UNARY,
+     REQUEST(ask_hand_over, lh_ask_hand_over_on_request),
+     .on_end = lh_store_call_on_end},
+    {.path = LEASE "RefuseHandOver",
+     UNARY,
+     REQUEST(refuse_hand_over, lh_refuse_hand_over_on_request),
+     .on_end = lh_store_call_on_end,
+     .comes_first = true},
     {.path = LEASE "GetLease", UNARY, REQUEST(get_lease, lh_get_lease_on_request), .on_end = lh_store_call_on_end},
     {.path = LEASE "ListLeases",
      UNARY,
@@ -222,6 +231,7 @@ struct lh_service *lh_service_create_placed(const struct lh_service_place *place
     lh_unknown_tokens_start(service, options->loop);
     lh_acquires_start(service);
     lh_hold_start(service);
+    lh_hold_asked_start(service);
     lh_list_init(&service->claims);
     return service;
 }

@@ -50,7 +50,10 @@ struct hold {
     int64_t alive_us;       /* time of the last `alive`; 0: never */
     /* An `alive` came since the last renewal was sent, or since the grant. */
     bool has_proof;
-    bool by_ping;    /* the answer to a PING is proof enough */
+    bool by_ping; /* the answer to a PING is proof enough */
+    /* The last request to hand over that its client was told of. */
+    int64_t told_asked_us;
+    int64_t told_asked_token;
     int64_t told_us; /* time of the last event sent */
     int64_t look_us; /* time to look at the lease; INT64_MAX: never */
 
@@ -78,6 +81,7 @@ void lh_hold_leave(struct hold *hold); /* drops one user; the last one frees it 
 void lh_hold_tell_queued(struct hold *hold, const struct lh_contention *contention);
 void lh_hold_tell_granted(struct hold *hold, int64_t waited_us);
 void lh_hold_tell_renewed(struct hold *hold);
+void lh_hold_tell_asked(struct hold *hold, const struct lh_hand_over *asked);
 void lh_hold_tell_alive(struct hold *hold);
 void lh_hold_tell_lost(struct hold *hold, enum lh_end_reason reason, const char *message);
 void lh_hold_tell_released(struct hold *hold, enum lh_outcome outcome, enum lh_end_reason reason, const char *message);
@@ -129,6 +133,16 @@ void lh_hold_drain(struct lh_service *service);
 bool lh_hold_check_rights(struct lh_service *service, int max);
 /* Tells the client of a stream that holds this lease here that a downgrade of it was answered. */
 void lh_hold_downgraded(struct lh_service *service, const struct lh_held_lease *lease);
+
+/* --- hold asked --- */
+
+/* Requests to hand over the leases of Hold streams. */
+
+void lh_hold_asked_start(struct lh_service *service);
+/* Tells the client of an open request that it was not told of. */
+void lh_hold_look_asked(struct hold *hold);
+/* Refuses for the client of a stream. Returns false with violations. */
+bool lh_hold_refuse(struct hold *hold, const Leasehold__V1__RefuseHandOver *refuse, struct lh_violations *violations);
 
 /* --- keep alive --- */
 

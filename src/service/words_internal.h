@@ -36,10 +36,12 @@ const char *lh_json_problem(const char *text, struct lh_arena *arena);
 enum lh_lease_parts {
     LH_LEASE_PUBLIC = 0,
     LH_LEASE_WITH_KEY = 1, /* the receiver is its holder */
-    LH_LEASE_SHORT = 2,    /* without labels and slots: in the details of an error */
+    /* Without labels and slots, and with the first words of a request to hand over: in the details of an error. */
+    LH_LEASE_SHORT = 2,
 };
 
 Leasehold__V1__Lease *lh_message_lease(const struct lh_held_lease *lease, unsigned parts, struct lh_arena *arena);
+Leasehold__V1__HandOver *lh_message_hand_over(const struct lh_hand_over *asked, struct lh_arena *arena);
 Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *contention, struct lh_arena *arena);
 
 /* Limit of the words of the database or a hook within an item of a batch. */

@@ -100,7 +100,7 @@ enum lh_status lh_pg_store_list_rows(struct lh_store *base, const struct lh_list
 
 /* --- policies, rules, tokens and schedules --- */
 
-/* Of a schedule: what changes it, and what looks at it, takes settings by name. */
+/* Of a schedule, and of requests to hand over: settings by name. */
 #define SCHEDULE(name)                                                                                                 \
     LH_PG_STATEMENT(name, "select * from leasehold_internal." name "($1, $2, $3, $4, $5)", LH_PG_TEXT, LH_PG_TEXT,     \
                     LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY)
@@ -128,6 +128,8 @@ static const struct lh_pg_statement admin_statements[LH_ADMIN_COUNT] = {
     [LH_ADMIN_REMOVE_SCHEDULE] = SCHEDULE("schedule_remove_by"),
     [LH_ADMIN_RUN_SCHEDULE_NOW] = SCHEDULE("schedule_run_now_by"),
     [LH_ADMIN_CLAIM_TICK] = SCHEDULE("tick_claim_by"),
+    [LH_ADMIN_ASK_HAND_OVER] = SCHEDULE("hand_over_ask_by"),
+    [LH_ADMIN_REFUSE_HAND_OVER] = SCHEDULE("hand_over_refuse_by"),
 };
 
 static void add_rights(struct lh_pg_params *params, unsigned rights)

@@ -79,7 +79,7 @@ static void on_listener_up(void *arg)
         store->events->on_listener_up(store->arg);
 }
 
-/* Namespace, newline, key; `watch`: there are events; anything else means: look at everything. */
+/* Namespace, newline, key; `watch`: there are events; `asked`: there are requests to hand over; anything else means: look at everything. */
 static void on_notify(void *arg, const char *payload)
 {
     struct pg_store *store = arg;
@@ -92,6 +92,11 @@ static void on_notify(void *arg, const char *payload)
     if (strcmp(payload, "watch") == 0) {
         if (store->events->on_watch != NULL)
             store->events->on_watch(store->arg);
+        return;
+    }
+    if (strcmp(payload, "asked") == 0) {
+        if (store->events->on_asked != NULL)
+            store->events->on_asked(store->arg);
         return;
     }
     if (newline != NULL) {
@@ -290,6 +295,8 @@ static const struct lh_store_ops ops = {
     .read_access = lh_pg_store_read_access,
     .audit = lh_pg_store_audit,
     .token_used = lh_pg_store_token_used,
+    .read_asked = lh_pg_store_read_asked,
+    .ask_holders = lh_pg_store_ask_holders,
     .pass_on = lh_pg_store_pass_on,
     .reap = lh_pg_store_reap,
     .get = lh_pg_store_get,

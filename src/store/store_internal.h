@@ -294,6 +294,7 @@ struct control_call {
     char *ns; /* set if the answer needs it again, else NULL */
     char *key;
     int32_t page_size;
+    int64_t fingerprint; /* the fingerprint of the known requests to hand over */
     bool told_cannot_write;
     /* Made for a client: the coordinator's own calls do not wait behind it. */
     bool is_clients;
@@ -354,6 +355,10 @@ enum lh_status lh_pg_store_view(struct lh_store *store, const struct lh_view_req
 enum lh_status lh_pg_store_read_access(struct lh_store *store, lh_access_cb *on_done, void *arg);
 enum lh_status lh_pg_store_audit(struct lh_store *store, const struct lh_audit *row, lh_store_cb *on_done, void *arg);
 enum lh_status lh_pg_store_token_used(struct lh_store *store, const char *const *ids, size_t count);
+
+enum lh_status lh_pg_store_read_asked(struct lh_store *store, int64_t known, lh_asked_read_cb *on_done, void *arg);
+enum lh_status lh_pg_store_ask_holders(struct lh_store *store, const struct lh_acquire_item *waiters, size_t count,
+                                       lh_store_cb *on_done, void *arg);
 
 enum lh_status lh_pg_store_watch_add(struct lh_store *store, const char *ns, bool include_children,
                                      lh_store_cb *on_done, void *arg);

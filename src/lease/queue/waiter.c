@@ -423,6 +423,8 @@ void lh_request_attach(struct lh_coordinator *c, struct lh_waiter *waiter, struc
         c->pending++;
     else
         c->queue.waiting++;
+    if (request->asks && request->wait != LH_WAIT_NONE)
+        lh_list_append(&c->asked.askers, &request->own.asking);
 }
 
 static void detach(struct lh_coordinator *c, struct lh_acquire *request)
@@ -430,6 +432,7 @@ static void detach(struct lh_coordinator *c, struct lh_acquire *request)
     struct lh_waiter *waiter = request->own.waiter;
     lh_wait_progress_detach(c, request);
     lh_list_remove(&request->own.link);
+    lh_list_remove(&request->own.asking);
     lh_heap_remove(&c->timers, &request->own.timer);
     request->own.waiter = NULL;
     if (request->wait == LH_WAIT_WHILE_ALIVE)

@@ -241,6 +241,9 @@ bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireReq
                               &acquire->at_least_us);
     is_valid &= is_within(v, lh_bound_priority(request->priority, words), "priority", words);
     acquire->terms.priority = request->priority;
+    acquire->asks = request->ask_hand_over;
+    if (acquire->asks && is_valid && acquire->wait == LH_WAIT_NONE)
+        is_valid = lh_violations_add(v->violations, "ask_hand_over", "must be false in a request that does not wait");
     return validate_holder(v, request, acquire) && is_valid;
 }
 
@@ -457,6 +460,15 @@ bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *
     if (arguments->key != NULL && (request->n_namespaces != 1 || request->include_children))
         return lh_violations_add(v->violations, "key", "must be given with one namespace, without include_children");
     return (arguments->key == NULL || lh_validate_text(v, LH_TEXT_KEY, request->key, "key")) && is_valid;
+}
+
+bool lh_validate_words(struct lh_validator *v, const char *words, const char *field, size_t least)
+{
+    size_t size = strlen(words);
+
+    return (size >= least && size <= LH_HAND_OVER_WORDS_MAX_BYTES) ||
+           lh_violations_add(v->violations, field, "must be %zu to %d bytes, has %zu", least,
+                             LH_HAND_OVER_WORDS_MAX_BYTES, size);
 }
 
 bool lh_validate_force(struct lh_validator *v, const Leasehold__V1__ForceReleaseRequest *request)

@@ -98,6 +98,8 @@ struct lh_reap_arguments {
 bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *request,
                       struct lh_reap_arguments *arguments);
 
+/* Checks the words of a request to hand over, or of a refusal. */
+bool lh_validate_words(struct lh_validator *v, const char *words, const char *field, size_t least);
 /* Checks reason, token and all of a force-release; lh_validate_scope checks its scope. */
 bool lh_validate_force(struct lh_validator *v, const Leasehold__V1__ForceReleaseRequest *request);
 

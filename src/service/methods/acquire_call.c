@@ -314,6 +314,8 @@ void lh_acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *wh
         contention = *result->contention;
         contention.holder.ns = scope.ns;
         contention.holder.key = scope.key;
+        contention.holder.asked =
+            lh_places_asked(lh_call_service(call)->places, scope.ns, scope.key, contention.holder.token);
         lh_acquire_hide_holder(who, scope.ns, scope.key, &contention);
         failure.contention = &contention;
     }

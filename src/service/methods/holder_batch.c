@@ -160,6 +160,19 @@ static char *echo_lease_key(const Leasehold__V1__LeaseRef *ref)
     return is_sendable ? ref->lease_key : (char *)protobuf_c_empty_string;
 }
 
+static void add_asked(struct batch *batch, const struct lh_holder_item *item, Leasehold__V1__HeartbeatResult *result)
+{
+    struct lh_coordinator *coordinator = lh_places_coordinator(batch->service->places, item->ns);
+    const struct lh_hand_over *asked;
+
+    if (item->shared.token == 0) /* an exclusive lease has the token that it was granted with */
+        asked = lh_coordinator_asked_under(coordinator, item->ns, item->key, &item->lease_key);
+    else
+        asked = lh_coordinator_asked(coordinator, item->ns, item->key, item->shared.token);
+    if (asked != NULL && asked->refusal == NULL && lh_uuid_equal(&asked->lease_key, &item->lease_key))
+        result->asked = lh_message_hand_over(asked, &batch->arena);
+}
+
 static void *heartbeat_result(struct batch *batch, size_t i)
 {
     const struct lh_holder_item *item = &batch->request.items[i].item;
@@ -176,6 +189,7 @@ static void *heartbeat_result(struct batch *batch, size_t i)
         result->units = item->shared.units;
         result->has_slots = item->shared.has_slots;
         result->deadline_is_final = item->end_reason == LH_END_MAX_HOLD;
+        add_asked(batch, item, result);
     }
     if (result->outcome != LEASEHOLD__V1__OUTCOME__OUTCOME_OK || result->deadline_is_final) {
         const char *words = batch->problems[i] != NULL ? batch->problems[i] : item->message;

@@ -48,13 +48,18 @@ static void reply_scope(struct lh_store_call *store_call, const struct lh_scope_
         contention.holder = answer->lease;
         contention.holder.ns = store_call->ns;
         contention.holder.key = store_call->key;
+        contention.holder.asked =
+            lh_places_asked(store_call->service->places, store_call->ns, store_call->key, contention.holder.token);
         contention.holders = holders == NULL ? &contention.holder : holders->leases;
         contention.listed = holders == NULL ? 1 : (int32_t)holders->lease_count;
         response.lease = lh_message_lease(&contention.holder, LH_LEASE_PUBLIC, arena);
         response.holder_count = contention.holder_count;
         response.holders = lh_arena_alloc(arena, (size_t)contention.listed * sizeof(*response.holders));
-        for (int32_t i = 0; i < contention.listed; i++)
-            response.holders[response.n_holders++] = lh_message_lease(&contention.holders[i], LH_LEASE_PUBLIC, arena);
+        for (int32_t i = 0; i < contention.listed; i++) {
+            struct lh_held_lease holder = contention.holders[i];
+            holder.asked = lh_places_asked(store_call->service->places, store_call->ns, store_call->key, holder.token);
+            response.holders[response.n_holders++] = lh_message_lease(&holder, LH_LEASE_PUBLIC, arena);
+        }
     }
     if (answer->is_held || answer->waiters > 0 || answer->rests_in_us > 0)
         response.contention = lh_message_contention(&contention, arena);
@@ -224,6 +229,7 @@ static size_t take(struct list *list, const struct lh_list_answer *answer)
     struct lh_arena *arena = &list->store_call->service->scratch;
     Leasehold__V1__ListLeasesResponse response;
     size_t bytes = list->packed.size, i;
+    struct lh_held_lease shown;
 
     leasehold__v1__list_leases_response__init(&response);
     response.leases = lh_arena_alloc(arena, (answer->lease_count + 1) * sizeof(*response.leases));
@@ -233,7 +239,9 @@ static size_t take(struct list *list, const struct lh_list_answer *answer)
             continue;
         if (list->left == 0 || bytes >= LH_REPLY_MAX_BYTES)
             break;
-        response.leases[response.n_leases] = lh_message_lease(lease, LH_LEASE_PUBLIC, arena);
+        shown = *lease;
+        shown.asked = lh_places_asked(list->store_call->service->places, lease->ns, lease->key, lease->token);
+        response.leases[response.n_leases] = lh_message_lease(&shown, LH_LEASE_PUBLIC, arena);
         bytes += protobuf_c_message_get_packed_size(&response.leases[response.n_leases++]->base);
         list->left--;
         snprintf(list->last_ns, sizeof(list->last_ns), "%s", lease->ns);

@@ -121,6 +121,14 @@ struct lh_place *lh_places_find(const struct lh_places *places, const char *ns)
     return place != NULL ? place : places->standard;
 }
 
+const struct lh_hand_over *lh_places_asked(const struct lh_places *places, const char *ns, const char *key,
+                                           int64_t token)
+{
+    const struct lh_place *place = lh_places_find(places, ns);
+
+    return place == NULL || token == 0 ? NULL : lh_coordinator_asked(place->coordinator, ns, key, token);
+}
+
 struct lh_coordinator *lh_places_coordinator(const struct lh_places *places, const char *ns)
 {
     return lh_places_find(places, ns)->coordinator;

@@ -26,6 +26,7 @@ static void on_progress(struct lh_acquire *request, const struct lh_contention *
         return;
     leasehold__v1__acquire_event__init(&event);
     event.event_case = LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_QUEUED;
+    shown.holder.asked = lh_places_asked(acquire->service->places, request->ns, request->key, shown.holder.token);
     lh_acquire_hide_holder(&acquire->who, request->ns, request->key, &shown);
     event.queued = lh_message_contention(&shown, &acquire->service->scratch);
     send_event(acquire, &event);

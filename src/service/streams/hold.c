@@ -80,6 +80,7 @@ static void on_acquired(struct lh_acquire *request, const struct lh_acquire_resu
         lh_hold_set_state(hold, HOLD_HELD);
         lh_hold_take(hold, result->lease);
         lh_hold_tell_granted(hold, result->waited_us);
+        lh_hold_look_asked(hold);
     } else if (hold->state == HOLD_WAITING) {
         lh_hold_set_state(hold, HOLD_OVER);
         hold->users++;
@@ -95,6 +96,7 @@ static void on_progress(struct lh_acquire *request, const struct lh_contention *
     struct hold *hold = request->arg;
     struct lh_contention shown = *contention;
 
+    shown.holder.asked = lh_places_asked(hold->service->places, request->ns, request->key, shown.holder.token);
     lh_acquire_hide_holder(&hold->who, request->ns, request->key, &shown);
     if (hold->state == HOLD_WAITING)
         lh_hold_tell_queued(hold, &shown);
@@ -260,8 +262,10 @@ void lh_hold_on_message(struct lh_rpc_call *call, const void *data, size_t size)
         is_release = is_good = take_release(hold, request->release, &violations, &item);
     } else if (request != NULL && request->request_case == LEASEHOLD__V1__HOLD_REQUEST__REQUEST_ALIVE) {
         is_good = take_alive(hold, request->alive, &violations);
+    } else if (request != NULL && request->request_case == LEASEHOLD__V1__HOLD_REQUEST__REQUEST_REFUSE) {
+        is_good = lh_hold_refuse(hold, request->refuse, &violations);
     } else if (request != NULL) {
-        lh_violations_add(&violations, "request", "must be acquire, release or alive");
+        lh_violations_add(&violations, "request", "must be acquire, release, alive or refuse");
     }
     if (is_release) {
         char *value = item.value == NULL ? NULL : lh_strdup(item.value);
@@ -400,6 +404,7 @@ void lh_hold_downgraded(struct lh_service *service, const struct lh_held_lease *
         return;
     lh_hold_take(hold, lease);
     lh_hold_tell_renewed(hold);
+    lh_hold_look_asked(hold);
 }
 
 /* The leases go on: whoever is told calls again with the same lease key. Waiters hear it from the coordinator. */

@@ -44,12 +44,25 @@ void lh_hold_tell_granted(struct hold *hold, int64_t waited_us)
 void lh_hold_tell_renewed(struct hold *hold)
 {
     Leasehold__V1__HoldEvent event;
+    struct lh_held_lease lease = hold->lease;
+    const struct lh_hand_over *asked =
+        lh_places_asked(hold->service->places, hold->acquire.ns, hold->acquire.key, lease.token);
 
     if (lh_rpc_call_is_over_mark(hold->call))
         return;
+    lease.asked = asked != NULL && asked->refusal == NULL ? asked : NULL;
     init(&event, LEASEHOLD__V1__HOLD_EVENT__EVENT_RENEWED);
-    event.renewed = lh_message_lease(&hold->lease, LH_LEASE_WITH_KEY, &hold->service->scratch);
+    event.renewed = lh_message_lease(&lease, LH_LEASE_WITH_KEY, &hold->service->scratch);
     event.alive_sequence = hold->beat_alive;
+    send_event(hold, &event);
+}
+
+void lh_hold_tell_asked(struct hold *hold, const struct lh_hand_over *asked)
+{
+    Leasehold__V1__HoldEvent event;
+
+    init(&event, LEASEHOLD__V1__HOLD_EVENT__EVENT_ASKED);
+    event.asked = lh_message_hand_over(asked, &hold->service->scratch);
     send_event(hold, &event);
 }
 

@@ -127,6 +127,7 @@ static void on_beaten(struct lh_holder_request *request)
         take_shared(hold, &item->shared);
         note_remaining(hold, item->remaining_us);
         lh_hold_tell_renewed(hold);
+        lh_hold_look_asked(hold);
     } else if (hold->state == HOLD_HELD && item->outcome == LH_OUTCOME_LOST) {
         lose(hold, item->end_reason, item->message);
     } else if (hold->state == HOLD_HELD) {

@@ -12,6 +12,22 @@
 /* A certificate may name up to 2 KiB, and all trailers together stay under 6. */
 #define PRINCIPAL_IN_TRAILERS_MAX_BYTES 128
 
+Leasehold__V1__HandOver *lh_message_hand_over(const struct lh_hand_over *asked, struct lh_arena *arena)
+{
+    Leasehold__V1__HandOver *message = lh_arena_alloc(arena, sizeof(*message));
+
+    leasehold__v1__hand_over__init(message);
+    message->asked_at = lh_message_timestamp(asked->asked_at_us, arena);
+    message->asked_by = (char *)(uintptr_t)asked->asked_by;
+    message->principal = (char *)(uintptr_t)asked->principal;
+    message->reason = (char *)(uintptr_t)asked->reason;
+    message->answer_by = lh_message_timestamp(asked->answer_by_us, arena);
+    message->answer_in = lh_message_duration(asked->answer_in_us, arena);
+    if (asked->refusal != NULL)
+        message->refusal = (char *)(uintptr_t)asked->refusal;
+    return message;
+}
+
 Leasehold__V1__Lease *lh_message_lease(const struct lh_held_lease *lease, unsigned parts, struct lh_arena *arena)
 {
     Leasehold__V1__Lease *message = lh_arena_alloc(arena, sizeof(*message));
@@ -43,6 +59,8 @@ Leasehold__V1__Lease *lh_message_lease(const struct lh_held_lease *lease, unsign
     message->liveness = (Leasehold__V1__Liveness)lease->liveness;
     message->grace = lh_message_duration(lease->grace_us, arena);
     message->deadline_is_final = lease->is_final;
+    if (lease->asked != NULL)
+        message->asked = lh_message_hand_over(lease->asked, arena);
     return message;
 }
 
@@ -52,6 +70,12 @@ static Leasehold__V1__Lease *short_lease(const struct lh_held_lease *lease, stru
 
     if (strlen(message->principal) > PRINCIPAL_IN_TRAILERS_MAX_BYTES)
         message->principal = (char *)"";
+    if (message->asked != NULL) {
+        message->asked->reason = lh_message_cut(message->asked->reason, arena);
+        message->asked->refusal = lh_message_cut(message->asked->refusal, arena);
+        if (strlen(message->asked->principal) > PRINCIPAL_IN_TRAILERS_MAX_BYTES)
+            message->asked->principal = (char *)"";
+    }
     return message;
 }
 
