@@ -93,6 +93,7 @@ export function lease(raw, tellsTime) {
   const at = idOf(namespace, raw.scope.key), shared = raw.mode === 'MODE_SHARED';
   return { id: shared ? at + '\u0000' + raw.token : at, at, shared, namespace, key: raw.scope.key, owner: raw.owner, principal: raw.principal, token: raw.token, labels: raw.labels || {},
     kind, words, duration: seconds(raw.duration), grace: seconds(raw.grace), until: performance.now() / 1000 + remaining,
+    asked: raw.asked && { by: raw.asked.asked_by || raw.asked.principal, principal: raw.asked.principal, reason: raw.asked.reason, asked_at: raw.asked.asked_at, answer_by: raw.asked.answer_by, refusal: raw.asked.refusal },
     acquired_at: raw.acquired_at, heartbeats: raw.heartbeats, heartbeat_at: raw.heartbeat_at, units: raw.units, slots: raw.slots || [], mode: raw.mode };
 }
 export const remaining = (held) => held.until - performance.now() / 1000;

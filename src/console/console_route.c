@@ -55,6 +55,8 @@ static const struct console_route routes[] = {
     {"/sign-out", true, NULL, {{0}}},
     {"/force-release", true, NULL, {
         {ADMIN "ForceRelease", DESCRIPTOR(force_release_request), DESCRIPTOR(force_release_response), NULL, false, false}}},
+    {"/ask-hand-over", true, NULL, {
+        {LEASE "AskHandOver", DESCRIPTOR(ask_hand_over_request), DESCRIPTOR(ask_hand_over_response), NULL, false, false}}},
     {"/reap", true, NULL, {
         {ADMIN "Reap", DESCRIPTOR(reap_request), DESCRIPTOR(reap_response), NULL, false, false}}},
     {"/schedule-pause", true, NULL, {

@@ -48,12 +48,11 @@ const sentence = (advice) => advice.charAt(0).toUpperCase() + advice.slice(1) + 
 
 function holderCard(held) {
   const labels = Object.entries(held.labels);
-  return h('section', { class: 'card', key: held.id }, h('h2', { class: 'row' }, 'Held now ', state(held),
-    forceButton('Force release …', null, () => force(held))),
+  return h('section', { class: 'card', key: held.id }, h('h2', { class: 'row' }, 'Held now ', state(held), h('span', { class: 'right row' }, askButton(held, null), forceButton('Force release …', null, () => force(held)))),
   facts([['Holder', [who(held.owner, held.principal), h('br'), copy(held.owner, 'owner')]], ['Mode', mode(held)], ['Token', [h('span', { class: 'mono' }, held.token), h('br'), copy(held.token, 'token')]],
     ['Held for', [span(since(held.acquired_at)), h('br'), h('small', { class: 'mute' }, 'since ', time(held.acquired_at))]],
     ['Renewals', [count(+held.heartbeats), h('br'), h('small', { class: 'mute' }, `the last ${span(since(held.heartbeat_at))} ago`)]],
-    ['Time left', timeLeft(held)],
+    ['Time left', timeLeft(held)], held.asked && ['Asked to hand over', askedWords(held.asked)],
     labels.length && ['Labels', labels.map(([name, value]) => h('div', {}, h('code', {}, `${name}=${value}`)))]]));
 }
 
@@ -63,6 +62,22 @@ function timeLeft(held) {
   return [bar(left / held.duration, held.kind), `${span(left)} of ${span(held.duration)}, then ${span(held.grace)} of grace`];
 }
 const forceButton = (words, label, run) => session.can('admin', scope.at.namespace) && h('button', { class: 'danger right', 'aria-label': label, onclick: run }, words);
+
+// --- a request to hand over: the holder answers, or does not ---
+
+const askedState = ({ answer_by, refusal }) => refusal ? ['dead', 'refused'] : Date.parse(answer_by) > databaseNow() ? ['silent', 'no answer yet'] : ['dead', 'not answered'];
+function askedWords(asked) {
+  const [kind, words] = askedState(asked), left = (Date.parse(asked.answer_by) - databaseNow()) / 1000;
+  return [h('span', { class: `liveness ${kind}` }, words), h('div', {}, 'by ', asked.by, asked.by !== asked.principal ? h('small', { class: 'mute' }, ` ${asked.principal}`) : null, `, ${span(since(asked.asked_at))} ago`),
+    asked.reason ? h('pre', {}, asked.reason) : null, asked.refusal ? [h('small', { class: 'mute' }, 'The holder said:'), h('pre', {}, asked.refusal)] : h('small', { class: 'mute' }, 'to answer by ', time(asked.answer_by), left > 0 ? `, in ${span(left)}` : null)];
+}
+const askButton = ({ owner, principal, token }, label) => session.can('admin', scope.at.namespace) && h('button', { 'aria-label': label, onclick: () => dialog('Ask to hand over', 'Ask', false, [
+  h('p', {}, 'This asks ', h('b', {}, owner || principal), ' to release ', h('code', {}, scope.at.key), '. Its program is told at its next renewal, and answers as it likes: it releases, refuses, or goes on. Its lease does not end by this.'),
+  h('label', {}, h('span', {}, 'Reason, for the holder and the audit'), h('textarea', { name: 'reason', required: true, rows: 2, maxlength: 1024 }))],
+async ({ reason }) => {
+  const { namespace, key } = scope.at, { holders: [{ asked }] } = await api.post('ask-hand-over', { namespace, key, token, reason });
+  return h('p', { class: 'note good' }, `${owner || principal} is asked, and has until `, time(asked.answer_by), ' to answer.');
+}) }, 'Ask to hand over …');
 
 // Until when nobody gets it, whoever holds it.
 function restNote({ rests_until, holders }) {
@@ -78,9 +93,9 @@ function sharedCard({ explain, capacity, holders, holder_count }) {
     holder_count > 1 && forceButton('Force release all …', `Force release all ${count(holder_count)} holders`, () => forceAll(holder_count))),
   h('p', { class: 'units' }, units),
   table('Holders, the oldest first', ['Holder', 'State', 'Units', 'Slots', 'Time left', 'Held for', 'Renewals', 'Token', 'Action'], holders.map((held) => ({ key: held.token, cells: [
-    [who(held.owner, held.principal), h('br'), copy(held.owner, 'owner'), Object.entries(held.labels).map(([name, value]) => h('div', {}, h('code', {}, `${name}=${value}`)))], state(held), count(held.units), ranges(held.slots) || '–', timeLeft(held),
+    [who(held.owner, held.principal), h('br'), copy(held.owner, 'owner'), Object.entries(held.labels).map(([name, value]) => h('div', {}, h('code', {}, `${name}=${value}`)))], [state(held), held.asked ? h('div', {}, 'Asked to hand over: ', askedWords(held.asked)) : null], count(held.units), ranges(held.slots) || '–', timeLeft(held),
     h('span', { title: held.acquired_at }, span(since(held.acquired_at))), [count(+held.heartbeats), h('br'), h('small', { class: 'mute' }, `the last ${span(since(held.heartbeat_at))} ago`)], [h('span', { class: 'mono' }, held.token), h('br'), copy(held.token, 'token')],
-    forceButton('Force release …', `Force release ${held.owner || held.principal}, token ${held.token}`, () => force(held)) || '–'] }))),
+    session.can('admin', scope.at.namespace) ? h('div', { class: 'row' }, askButton(held, `Ask to hand over, ${held.owner || held.principal}, token ${held.token}`), forceButton('Force release …', `Force release ${held.owner || held.principal}, token ${held.token}`, () => force(held))) : '–'] }))),
   holder_count > holders.length && h('p', { class: 'mute' }, `The oldest ${holders.length} of ${count(holder_count)}.`));
 }
 

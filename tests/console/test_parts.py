@@ -1,4 +1,5 @@
 """Each of the console's parts, clicked in Chromium against a real daemon. A picture of each is kept."""
+from browser import Page
 from harness import duration, lease_ref, pb
 from site_of_tests import bearer, literal
 
@@ -137,6 +138,47 @@ def test_a_queue_with_priorities_is_in_the_order_of_service(own, own_page):
     page.open("#/scope/jobs/plain")
     page.sees("tbody tr", "waiter-9")
     assert page.find("th", "Priority") is None
+
+
+def test_a_holder_is_asked_to_hand_over_and_refuses(own, own_page, driver):
+    page = own_page
+    held = own.acquire("jobs", "batch", "worker-3/pid 8")
+    page.open("#/scope/jobs/batch")
+    page.click("button", "Ask to hand over")
+    page.sees("dialog", "Its lease does not end by this")
+    page.type("dialog textarea", "its host is drained")
+    page.click("dialog button", "Ask")
+    page.sees("dialog .note.good", "worker-3/pid 8 is asked")
+    page.click("dialog button", "Close")
+    for words in ("no answer yet", "token:ops", "its host is drained", "to answer by"):
+        page.sees("dd", words)
+    page.picture("18-asked")
+    assert own.scope("jobs", "batch") == "held"
+    assert own.psql("select action || ' ' || principal || ' ' || reason from leasehold.audit where action = 'ask_hand_over'") == "ask_hand_over token:ops its host is drained"
+    own.client.lease.RefuseHandOver(pb.RefuseHandOverRequest(lease=lease_ref(held), reason="done in a minute"), metadata=bearer(own.tokens["worker"]), timeout=60)
+    page.sees("dd .liveness.dead", "refused")
+    page.sees("dd", "done in a minute")
+    assert page.accessibility() == []
+    # An answer that does not come is seen, too; each of several holders has its own.
+    own.policy("gpus", hand_over_grace="0 s", capacity="4")
+    own.share("gpus", "rack", "trainer-1")
+    own.share("gpus", "rack", "trainer-2")
+    page.open("#/scope/gpus/rack")
+    page.sees("tbody tr", "trainer-1")
+    page.click("button[aria-label*='trainer-2']", "Ask to hand over")
+    page.type("dialog textarea", "maintenance")
+    page.click("dialog button", "Ask")
+    page.sees("dialog .note.good", "trainer-2 is asked")
+    page.click("dialog button", "Close")
+    page.sees("tbody tr", "not answered")
+    assert "trainer-2" in page.sees("tbody tr", "not answered").text and "Asked" not in page.sees("tbody tr", "trainer-1").text
+    page.picture("19-asked-shared")
+    # One who may only read sees the request, and asks nobody.
+    reader = Page(driver, own.base)
+    reader.sign_in(own.tokens["reader"])
+    reader.open("#/scope/jobs/batch")
+    reader.sees("dd", "done in a minute")
+    assert reader.find("button", "Ask to hand over") is None
 
 
 def test_a_phone_shows_the_first_lease_at_once(page):

@@ -15,7 +15,7 @@ from harness import wait_until
 
 CHANGES = (("/force-release", {"namespace": "{0}", "key": "k", "reason": "r"}), ("/reap", {"namespace": "{0}"}),
            ("/policy", {"namespace": "{0}", "frozen": True}), ("/schedule-pause", {"namespace": "{0}", "paused": True}),
-           ("/schedule-run", {"namespace": "{0}"}))
+           ("/schedule-run", {"namespace": "{0}"}), ("/ask-hand-over", {"namespace": "{0}", "key": "k", "reason": "r"}))
 
 
 def in_(namespace, body):
