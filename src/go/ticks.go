@@ -184,7 +184,7 @@ func (d *direct) awaitTick(ctx context.Context, s *session, r request) (it claim
 			return it, err
 		}
 	}
-	for {
+	for ctx.Err() == nil {
 		sent := clock()
 		found, err := d.row(s, r.ref(), append(row.columns(), &it.at, &it.attempt, &it.key), claiming, r.namespace, r.owner, r.duration.Seconds(), r.leaseKey, args[5])
 		if err != nil || found {
@@ -206,4 +206,5 @@ func (d *direct) awaitTick(ctx context.Context, s *session, r request) (it claim
 			return it, err
 		}
 	}
+	return it, ctx.Err()
 }

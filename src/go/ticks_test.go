@@ -34,7 +34,8 @@ const never = "starts_at => '2100-01-01Z', backoff => '0'"
 func (s *site) schedule(expression, settings string) string {
 	s.Helper()
 	name := "ticks-" + strings.ReplaceAll(s.Name()[len("TestCases/"):], "/", "-")
-	s.psql("select from leasehold.set_schedule('%s', '%s', %s)", name, expression, settings)
+	s.psql(`select from leasehold.set_schedule('%s', '%s', %s); update leasehold.schedule set look_at = '-infinity' where name = '%s'`,
+		name, expression, settings, name)
 	return name
 }
 
