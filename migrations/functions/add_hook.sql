@@ -90,13 +90,13 @@ comment on function leasehold.remove_hook_named is
   'Remove a hook by the function_name that leasehold.hook shows, also when its function was dropped: whether it was there. Example:
   select leasehold.remove_hook_named(''jobs'', ''reap'', ''app.clean_up(leasehold.lease_event)'')';
 
--- One after the other: a snapshot in which the marked transaction has ended sees what all before it changed (check_rule_marks). Locks the row
--- 'hooks' of leasehold.turn.
+-- One after the other: a snapshot in which the marked transaction has ended sees what all before it changed (check_rule_marks). Writes the row 'hooks' of
+-- leasehold.turn: by its version leasehold_core knows the hooks that it has read.
 create or replace function leasehold_internal.mark_hooks() returns void
 language plpgsql
 as $$
 begin
-  perform 1 from leasehold.turn t where t.name = 'hooks' for update;
+  update leasehold.turn t set name = t.name where t.name = 'hooks';
   perform setval('leasehold.hook_mark', pg_current_xact_id()::text::bigint);
 end
 $$;

@@ -7,7 +7,7 @@ create or replace function leasehold_internal.core_life()
 returns table (id bigint, started_at timestamptz, is_same boolean, contract integer)
 language sql stable security definer
 as $$
-  select f.id, f.started_at, f.is_same, 3 from leasehold_internal.life_facts() f
+  select f.id, f.started_at, f.is_same, 4 from leasehold_internal.life_facts() f
 $$;
 comment on function leasehold_internal.core_life is 'This life of the database, for the extension leasehold_core';
 
@@ -35,7 +35,7 @@ as $$
    -- The extension wants one: no hold lasts this long.
    cross join lateral (select coalesce(r.max_hold, interval '1000 years') as max_hold) m
    cross join lateral (
-     select array(select k.event from leasehold.registered_hook k where leasehold_internal.covers(k.namespace, p_namespace)) as events) h
+     select array(select k.event from leasehold.registered_hook k where k.namespace = any (leasehold_internal.prefixes(p_namespace))) as events) h
    where leasehold_internal.namespace_problem(p_namespace) is null and r.namespace is not null
 $$;
 comment on function leasehold_internal.core_rules is 'The rules of a namespace, for the extension leasehold_core';

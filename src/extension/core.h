@@ -36,7 +36,7 @@
 #include "utils/uuid.h"
 
 /* Grows when the SQL functions change what the common path does; leasehold_internal.core_life() has the schema's. */
-#define LH_CORE_CONTRACT 3
+#define LH_CORE_CONTRACT 4
 /* The largest namespace, in bytes. */
 #define LH_CORE_NAMESPACE_MAX 255
 /* The last column of leasehold_internal.acquired, `more`. */
@@ -109,7 +109,7 @@ enum lh_core_waiter_column {
 /* The relations of this database that the common path opens; found again after a change of any of them. */
 struct lh_core_oids {
     Oid scope, scope_pkey, token, ticket;
-    Oid incarnation, policy, hook, watch, coordinator, coordinator_seen_at, waiter, waiter_pkey, waiter_sql_user,
+    Oid incarnation, policy, watch, coordinator, coordinator_seen_at, waiter, waiter_pkey, waiter_sql_user,
         waiter_by_priority;
     Oid creation, creation_pkey, turn;
 };

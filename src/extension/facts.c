@@ -18,7 +18,7 @@
 
 /* Namespaces whose rules are kept, about 400 bytes each; beyond it all are read again. */
 #define RULES_MAX 4096
-/* Pages of leasehold.policy or of the hooks that are worth reading in each call; beyond it SQL does. */
+/* Pages of leasehold.policy that are worth reading in each call; beyond it SQL does. */
 #define PAGES_MAX 16
 
 static struct lh_core_life life;
@@ -118,8 +118,9 @@ bool lh_core_refresh_rules(const struct lh_core_oids *oids, Snapshot snapshot)
 {
     uint64 version = version_of(oids->policy, snapshot, 1);
 
+    /* mark_hooks() writes a row there with each change of a hook: of those there may be thousands. */
     if (version != 0)
-        version = version_of(oids->hook, snapshot, version);
+        version = version_of(oids->turn, snapshot, version);
     if (version == 0)
         return false;
     if (version != rules_version || rules_generation != lh_core_generation() || rules == NULL ||

@@ -266,7 +266,6 @@ static bool find_all(struct lh_core_oids *oids)
            find(schema, "ticket", RELKIND_SEQUENCE, &oids->ticket) &&
            find(schema, "incarnation", RELKIND_RELATION, &oids->incarnation) &&
            find(schema, "policy", RELKIND_RELATION, &oids->policy) &&
-           find(schema, "registered_hook", RELKIND_RELATION, &oids->hook) &&
            find(schema, "watch", RELKIND_RELATION, &oids->watch) &&
            find(schema, "coordinator", RELKIND_RELATION, &oids->coordinator) &&
            find(schema, "coordinator_seen_at", RELKIND_INDEX, &oids->coordinator_seen_at) &&

@@ -40,7 +40,7 @@ end $$;
 -- What our functions would call, if a hook's search_path outlived it.
 create function app.current_setting(text) returns text language plpgsql as $$ begin raise exception 'captured'; end $$;
 create function t.hook(p_event text) returns void language sql as $$
-  delete from leasehold.registered_hook;
+  select leasehold.remove_hook_named(h.namespace, h.event, h.function_name) from leasehold.registered_hook h;
   select leasehold.add_hook('t', p_event, 'app.trouble(leasehold.lease_event)');
   truncate app.made;
 $$;
