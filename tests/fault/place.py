@@ -95,12 +95,20 @@ class SteppedCluster(harness.Cluster):
         self.step(0)
         super().__init__(settings, migrated=True)
 
-    def step(self, seconds):
-        with open(self.shim / "step", "r+b" if (self.shim / "step").exists() else "w+b") as file:
+    def step(self, seconds, name="step"):
+        with open(self.shim / name, "r+b" if (self.shim / name).exists() else "w+b") as file:
             file.write(struct.pack("q", int(seconds * 1e6)))
 
+    def clock(self, name):
+        return {"LD_PRELOAD": str(self.shim / "clock.so"), "STEPPED_CLOCK": str(self.shim / name)}
+
+    def clock_ahead(self, seconds):
+        """The environment of another program, whose clock is so far ahead of the machine's."""
+        self.step(seconds, f"ahead{seconds}")
+        return self.clock(f"ahead{seconds}")
+
     def start(self):
-        more = {"LD_PRELOAD": str(self.shim / "clock.so"), "STEPPED_CLOCK": str(self.shim / "step")}
+        more = self.clock("step")
         os.environ.update(more)
         try:
             super().start()

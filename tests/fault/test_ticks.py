@@ -1,5 +1,5 @@
-"""Schedules whose workers, daemon and database are killed, while the database's clock is stepped: each instant ran once or is reported, and no tick ran twice
-under one token.
+"""Schedules whose workers, daemon and database are killed, while the database's clock is stepped and those of the workers are up to 90 s apart: each instant
+ran once or is reported, and no tick ran twice under one token.
 
 LEASEHOLD_TICKS=100000 tries so many.
 """
@@ -96,8 +96,8 @@ def test_the_judge_finds_what_is_wrong(words, ticks, ran):
 
 
 class Workers:
-    def __init__(self, dsn, names, seed, log):
-        self.dsn, self.names, self.seed, self.log, self.all, self.started = dsn, names, seed, log, [], 0
+    def __init__(self, cluster, database, names, seed, log):
+        self.cluster, self.dsn, self.names, self.seed, self.log, self.all, self.started = cluster, cluster.url(database), names, seed, log, [], 0
 
     def fill_up(self):
         """Those that died are replaced."""
@@ -106,7 +106,7 @@ class Workers:
             self.started += 1
             with open(self.log, "a") as log:
                 self.all.append(subprocess.Popen(["/usr/bin/python3", "-B", HERE / "tick_worker.py", self.dsn, str(self.seed + self.started), *self.names],
-                                                 stdout=log, stderr=log))
+                                                 stdout=log, stderr=log, env={**os.environ, **self.cluster.clock_ahead(self.started * 15 % 105 - 45)}))
 
     def kill_one(self, dice):
         dice.choice(self.all).kill()
@@ -128,10 +128,10 @@ class World:
         self.psql("create table ran (schedule text, at timestamptz, token bigint, attempt integer);"
                   "select leasehold.set_policy('ticks', min_duration => '100 ms', grace => '200 ms', free_retention => '0 s')")
         self.daemon = harness.Daemon(database=self.cluster.url(self.database))
-        self.begin = self.psql("select date_trunc('second', clock_timestamp() + interval '5 s')")
+        self.begin = self.psql(f"select date_trunc('second', clock_timestamp() + interval '{5 + SCHEDULES / 2} s')")
         self.psql("".join(self.schedule(number, name) for number, name in enumerate(self.names)))
         assert self.psql(f"select count(*), max(created_at) < '{self.begin}' from leasehold.schedule") == f"{SCHEDULES}|t", "the machine is too slow for this"
-        self.workers = Workers(self.cluster.url(self.database), self.names, seed * 1000, directory / "workers")
+        self.workers = Workers(self.cluster, self.database, self.names, seed * 1000, directory / "workers")
 
     def schedule(self, number, name):
         catch_up, deadline = ("all", "all", "last")[number % 3], "'60 s'" if number % 5 == 4 else "null"
