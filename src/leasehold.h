@@ -243,15 +243,32 @@ typedef void lh_lost_cb(void *arg, struct lh_lease *lease, enum lh_lost_reason r
  */
 typedef int64_t lh_longest_hold_cb(void *arg, struct lh_lease *lease);
 
+/* A request to hand a lease over. */
+struct lh_hand_over_request {
+    const char *asked_by;  /* the owner of the asker, in its own words */
+    const char *principal; /* the proved asker, "dns:worker-3"; "": unknown */
+    const char *reason;
+    /* Time to answer in, by the policy's hand_over_grace, when the server said so; 0: it has passed. */
+    int64_t answer_in_us;
+};
+
+/*
+ * Somebody asks for the lease. Called once for each request that a renewal tells. Finish the work and release the lease,
+ * or refuse by lh_lease_refuse_hand_over, or do nothing: the server never ends a lease for a request, and the library
+ * does not either.
+ */
+typedef void lh_hand_over_cb(void *arg, struct lh_lease *lease, const struct lh_hand_over_request *asked);
+
 struct lh_declare_options {
     int64_t duration_us;     /* the life of a lease without renewal; 100 ms to 365 d; default 30 s */
     int64_t margin_us;       /* from on_lost to the deadline; below the duration; default a tenth of it */
     int64_t longest_hold_us; /* default: none */
     lh_lost_cb *on_lost;     /* NULL: watch the lease or its context instead */
     lh_longest_hold_cb *on_longest_hold;
-    void *arg;                          /* passed to both; lh_lease_user tells leases apart */
+    void *arg;                          /* passed to all callbacks; lh_lease_user tells leases apart */
     const struct lh_strategy *strategy; /* NULL: the client's */
-    void *reserved[8];
+    lh_hand_over_cb *on_asked;          /* NULL: the lease is kept, and nobody gets an answer */
+    void *reserved[7];
 };
 
 /*
@@ -329,7 +346,8 @@ struct lh_acquire_options {
     /* 0 to 1000: among waiters of one priority it is first come, first served; how far a higher one goes first is the
        policy's. Above its max_priority with the right admin only: LH_ACCESS_DENIED. */
     int32_t priority;
-    int32_t reserved_number;
+    bool ask_hand_over; /* while it waits, each holder is asked once to hand over; invalid without a wait */
+    bool reserved_flags[3];
     void *reserved[5];
 };
 
@@ -443,7 +461,7 @@ struct lh_context *lh_lease_context(struct lh_lease *lease);
 /* Gives up the handle. A lease that is still held is released as by lh_try_release. NULL: nothing. */
 void lh_lease_destroy(struct lh_lease *lease);
 
-/* --- 5. Heartbeats by hand, downgrades ---------------------------------------------------------------------------- */
+/* --- 5. Heartbeats by hand, downgrades, refusals ------------------------------------------------------------------- */
 
 struct lh_call_options {
     int64_t timeout_us; /* default: the client's */
@@ -477,6 +495,16 @@ enum lh_status lh_downgrade(struct lh_lease *lease, int32_t units, const struct 
                             struct lh_error *error);
 enum lh_status lh_downgrade_async(struct lh_lease *lease, int32_t units, const struct lh_call_options *options,
                                   lh_done_cb *on_done, void *arg, struct lh_request **request, struct lh_error *error);
+
+/*
+ * Refuses a request to hand the lease over; its asker sees the reason, of 1 to 1024 bytes. The lease goes on. Idempotent: the first
+ * words stay. LH_NOT_ASKED: there is no request. LH_LOST: the lease has ended.
+ */
+enum lh_status lh_lease_refuse_hand_over(struct lh_lease *lease, const char *reason,
+                                         const struct lh_call_options *options, struct lh_error *error);
+enum lh_status lh_lease_refuse_hand_over_async(struct lh_lease *lease, const char *reason,
+                                               const struct lh_call_options *options, lh_done_cb *on_done, void *arg,
+                                               struct lh_request **request, struct lh_error *error);
 
 /* --- 6. Release --------------------------------------------------------------------------------------------------- */
 

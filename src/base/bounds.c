@@ -21,6 +21,7 @@ static const struct {
     [LH_TEXT_RESULT] = {0, LH_RESULT_MAX_BYTES, true},
     [LH_TEXT_REASON] = {1, LH_RESULT_MAX_BYTES, true},
     [LH_TEXT_PRINCIPAL] = {1, LH_PRINCIPAL_MAX_BYTES, false},
+    [LH_TEXT_HAND_OVER] = {1, LH_HAND_OVER_WORDS_MAX_BYTES, true},
 };
 
 /* --- rules --- */

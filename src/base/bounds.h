@@ -44,6 +44,7 @@ enum lh_bounded_text {
     LH_TEXT_RESULT,
     LH_TEXT_REASON, /* words that must be there; an error too */
     LH_TEXT_PRINCIPAL,
+    LH_TEXT_HAND_OVER, /* words of a request to hand over, or of its refusal, that must be there */
 };
 
 /* Return true if a value is within its bounds; else `words` say what it must be. Text must be UTF-8. */

@@ -116,6 +116,9 @@ struct lh_lease {
     bool is_failure; /* `result` is the text of an error */
     bool is_counted; /* counted among those held */
     bool is_final;   /* the policy ends it at its deadline */
+    /* The request to hand over that on_asked was called with: when it was asked, and when that renewal was sent. 0: none. */
+    int64_t asked_at_us;
+    int64_t asked_sent_us;
 
     char scope_key[];
 };
@@ -141,6 +144,9 @@ void lh_lease_heard(struct lh_lease *lease, int64_t token, int32_t units, bool h
  * deadline that a newer one has set. `is_final`: no renewal will move it.
  */
 void lh_lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us, bool is_final);
+
+/* Calls on_asked if `asked`, of an answer to a renewal that was sent at sent_us, is a request that is new. NULL: none. */
+void lh_lease_asked(struct lh_lease *lease, int64_t sent_us, const Leasehold__V1__HandOver *asked);
 
 /* Ends a held lease because the server said LOST, or its time has passed. Does nothing to a lease that is not held
    any more. */

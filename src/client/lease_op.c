@@ -30,6 +30,7 @@ unsigned lh_lease_op_answered(struct lh_request *request, enum lh_status status,
 static void destroy(struct lease_op *op)
 {
     lh_lease_unref(op->lease);
+    free(op->reason);
     free(op);
 }
 
@@ -115,6 +116,7 @@ static unsigned judge_heartbeat(struct lh_request *request, const struct lh_repl
     if (status == LH_OK) {
         lh_lease_heard(lease, result->token, result->units, result->has_slots);
         lh_lease_renewed(lease, request->sent_us, lh_unpack_duration_us(result->remaining), result->deadline_is_final);
+        lh_lease_asked(lease, request->sent_us, result->asked);
     } else if (status == LH_LOST) {
         lh_lease_lose(lease, lh_lost_reason_of(result->end_reason), result->message);
     }
@@ -231,5 +233,76 @@ enum lh_status lh_downgrade(struct lh_lease *lease, int32_t units, const struct 
 
     if (status == LH_OK)
         status = lh_downgrade_async(lease, units, options, lh_blocked_on_done, &blocked, NULL, error);
+    return lh_blocked_wait(&blocked, status);
+}
+
+/* --- refusing to hand over --- */
+
+static void pack_refusal(struct lh_request *request, struct lh_buffer *buffer)
+{
+    Leasehold__V1__RefuseHandOverRequest message = LEASEHOLD__V1__REFUSE_HAND_OVER_REQUEST__INIT;
+    const struct lease_op *op = lh_lease_op_of(request);
+    struct lh_arena arena = {0};
+
+    message.lease = lh_pack_lease_ref(op->lease, &arena);
+    message.reason = op->reason;
+    lh_pack_message(&message.base, buffer);
+    lh_arena_finish(&arena);
+}
+
+static unsigned judge_refusal(struct lh_request *request, const struct lh_reply *reply)
+{
+    unsigned reason;
+
+    if (reply->code == LH_GRPC_OK) {
+        request->status = LH_OK;
+        return RETRY_NO_REASON;
+    }
+    reason = lh_attempt_judge_error(request, reply);
+    if (request->status == LH_NOT_HELD) {
+        request->status = request->error.status = LH_LOST;
+        lh_lease_lose(lh_lease_op_of(request)->lease, LH_LOST_UNKNOWN, reply->words);
+    }
+    return reason;
+}
+
+static const struct request_verb refuse_verb = {
+    .name = "RefuseHandOver",
+    .path = "/leasehold.v1.LeaseService/RefuseHandOver",
+    .output = &leasehold__v1__refuse_hand_over_response__descriptor,
+    .pack = pack_refusal,
+    .judge = judge_refusal,
+    .finish = finish_held,
+};
+
+enum lh_status lh_lease_refuse_hand_over_async(struct lh_lease *lease, const char *reason,
+                                               const struct lh_call_options *options, lh_done_cb *on_done, void *arg,
+                                               struct lh_request **request, struct lh_error *error)
+{
+    struct lease_op *op;
+
+    if (lease == NULL || reason == NULL || on_done == NULL)
+        return lh_bounds_refuse(error,
+                                lease == NULL    ? "lease"
+                                : reason == NULL ? "reason"
+                                                 : "on_done",
+                                "not NULL", "an argument is missing");
+    if (options != NULL && lh_bounds_time("timeout_us", options->timeout_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    if (lh_bounds_text("reason", LH_TEXT_HAND_OVER, reason, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    op = lh_lease_op_create(lease, &refuse_verb, options, on_done, arg);
+    op->reason = lh_strdup(reason);
+    return lh_lease_op_submit(op, start_held, request, error);
+}
+
+enum lh_status lh_lease_refuse_hand_over(struct lh_lease *lease, const char *reason,
+                                         const struct lh_call_options *options, struct lh_error *error)
+{
+    struct blocked blocked;
+    enum lh_status status = lh_blocked_begin(&blocked, lease != NULL ? lease->client : NULL, error);
+
+    if (status == LH_OK)
+        status = lh_lease_refuse_hand_over_async(lease, reason, options, lh_blocked_on_done, &blocked, NULL, error);
     return lh_blocked_wait(&blocked, status);
 }

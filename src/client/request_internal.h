@@ -211,7 +211,7 @@ unsigned lh_attempt_judge_error(struct lh_request *request, const struct lh_repl
 /* Returns true, with the request ended, if its context has ended. */
 bool lh_attempt_is_context_over(struct lh_request *request);
 
-/* The common part of lh_heartbeat, lh_downgrade and lh_release: one lease in one request, and a caller that gets the
+/* The common part of lh_heartbeat, lh_downgrade, lh_lease_refuse_hand_over and lh_release: one lease in one request, and a caller that gets the
    answer. */
 
 struct lease_op {
@@ -219,6 +219,7 @@ struct lease_op {
     struct lh_lease *lease;
     bool was_sent; /* an attempt may have been carried out */
     int32_t units; /* units of a downgrade */
+    char *reason;  /* words of a refusal to hand over */
     lh_done_cb *on_done;
     void *arg;
 };

@@ -125,8 +125,17 @@ static void answer_heartbeat(struct lh_rpc_call *call, size_t count, bool is_las
     struct fake *fake = fake_of(call);
     Leasehold__V1__HeartbeatResponse response = LEASEHOLD__V1__HEARTBEAT_RESPONSE__INIT;
     Leasehold__V1__HeartbeatResult result = LEASEHOLD__V1__HEARTBEAT_RESULT__INIT, lost = result, **results;
-    Google__Protobuf__Duration remaining = duration_of(fake->remaining_us);
+    Google__Protobuf__Duration remaining = duration_of(fake->remaining_us), answer_in = duration_of(20 * LH_US_PER_S);
+    Google__Protobuf__Timestamp asked_at = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+    Leasehold__V1__HandOver asked = LEASEHOLD__V1__HAND_OVER__INIT;
 
+    asked_at.seconds = fake->hand_over_at_s;
+    asked.asked_at = &asked_at;
+    asked.asked_by = (char *)(void *)"worker-2";
+    asked.principal = (char *)(void *)"dns:worker-2";
+    asked.reason = (char *)(uintptr_t)fake->hand_over_reason;
+    asked.answer_in = &answer_in;
+    result.asked = fake->hand_over_at_s != 0 ? &asked : NULL;
     result.outcome = fake->heartbeat;
     result.end_reason = fake->end_reason;
     result.remaining = &remaining;
@@ -141,6 +150,13 @@ static void answer_heartbeat(struct lh_rpc_call *call, size_t count, bool is_las
     response.results = results;
     send_message(call, &response.base, is_last);
     free(results);
+}
+
+static void answer_refusal(struct lh_rpc_call *call)
+{
+    Leasehold__V1__RefuseHandOverResponse response = LEASEHOLD__V1__REFUSE_HAND_OVER_RESPONSE__INIT;
+
+    send_message(call, &response.base, true);
 }
 
 static void answer_release(struct lh_rpc_call *call, size_t count)
@@ -178,6 +194,9 @@ static void answer(struct lh_rpc_call *call, size_t count)
     case FAKE_DOWNGRADE:
         answer_downgrade(call);
         break;
+    case FAKE_REFUSE:
+        answer_refusal(call);
+        break;
     case FAKE_HEARTBEAT:
     case FAKE_KEEP_ALIVE:
         answer_heartbeat(call, count, verb_of(call) == FAKE_HEARTBEAT);
@@ -194,6 +213,7 @@ static void take_acquire(struct fake *fake, const void *data, size_t size)
     Leasehold__V1__AcquireRequest *request = leasehold__v1__acquire_request__unpack(NULL, size, data);
 
     snprintf(fake->lease_key, sizeof(fake->lease_key), "%s", request->lease_key);
+    fake->has_ask_hand_over = request->ask_hand_over;
     fake->asked_mode = request->mode;
     fake->asked_units = request->units;
     fake->wait_us = request->wait == NULL ? 0 : request->wait->seconds * LH_US_PER_S + request->wait->nanos / 1000;
@@ -225,6 +245,15 @@ static void take_downgrade(struct fake *fake, const void *data, size_t size)
     leasehold__v1__downgrade_request__free_unpacked(request, NULL);
 }
 
+static void take_refusal(struct fake *fake, const void *data, size_t size)
+{
+    Leasehold__V1__RefuseHandOverRequest *request = leasehold__v1__refuse_hand_over_request__unpack(NULL, size, data);
+
+    snprintf(fake->lease_key, sizeof(fake->lease_key), "%s", request->lease->lease_key);
+    snprintf(fake->refusal, sizeof(fake->refusal), "%s", request->reason);
+    leasehold__v1__refuse_hand_over_request__free_unpacked(request, NULL);
+}
+
 static size_t take(struct fake *fake, enum fake_verb verb, const void *data, size_t size)
 {
     size_t count = 1;
@@ -235,6 +264,8 @@ static size_t take(struct fake *fake, enum fake_verb verb, const void *data, siz
         count = take_acquire_all(fake, data, size);
     } else if (verb == FAKE_DOWNGRADE) {
         take_downgrade(fake, data, size);
+    } else if (verb == FAKE_REFUSE) {
+        take_refusal(fake, data, size);
     } else if (verb == FAKE_RELEASE) {
         Leasehold__V1__ReleaseRequest *request = leasehold__v1__release_request__unpack(NULL, size, data);
         count = request->n_items;
@@ -352,6 +383,8 @@ static void listen_at(struct fake *fake, const char *address)
         {SERVICE "Downgrade", LH_RPC_UNARY, .on_message = on_message, .on_end = on_end, .arg = (void *)FAKE_DOWNGRADE},
         {SERVICE "AcquireAll", LH_RPC_UNARY, .on_message = on_message, .on_end = on_end,
          .arg = (void *)FAKE_ACQUIRE_ALL},
+        {SERVICE "RefuseHandOver", LH_RPC_UNARY, .on_message = on_message, .on_end = on_end,
+         .arg = (void *)FAKE_REFUSE},
     };
     struct lh_rpc_server_options options;
     struct lh_error error;

@@ -20,6 +20,7 @@ enum fake_verb {
     FAKE_RELEASE,
     FAKE_DOWNGRADE,
     FAKE_ACQUIRE_ALL,
+    FAKE_REFUSE,
     FAKE_VERB_COUNT
 };
 
@@ -53,6 +54,11 @@ struct fake {
     int32_t slots[8];
     size_t slot_count;
     int64_t downgraded_token; /* of a downgrade's answer, and from when it is set of renewals */
+
+    int64_t hand_over_at_s; /* renewals tell a request of that time; 0: none */
+    const char *hand_over_reason;
+    bool has_ask_hand_over; /* of the last acquire */
+    char refusal[64];       /* words of the last refusal */
 
     unsigned calls[FAKE_VERB_COUNT];  /* on a stream, messages */
     size_t items[FAKE_VERB_COUNT];    /* of the last one */

@@ -13,6 +13,7 @@ int main(void)
     suite_add_tcase(suite, tcase_client_releases());
     suite_add_tcase(suite, tcase_client_shared());
     suite_add_tcase(suite, tcase_client_all());
+    suite_add_tcase(suite, tcase_client_hand_over());
     suite_add_tcase(suite, tcase_client_retry());
     suite_add_tcase(suite, tcase_client_hostile());
     suite_add_tcase(suite, tcase_client_blocking());

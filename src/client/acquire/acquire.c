@@ -99,7 +99,7 @@ static enum lh_status refuse_options_of_one(const struct lh_acquire_options *opt
         {"mode", options->mode != LH_EXCLUSIVE},     {"units", options->units != 0},
         {"at_least_us", options->at_least_us != 0},  {"user", options->user != NULL},
         {"priority", options->priority != 0},        {"wait_while_alive", options->wait_while_alive},
-        {"on_waiting", options->on_waiting != NULL},
+        {"on_waiting", options->on_waiting != NULL}, {"ask_hand_over", options->ask_hand_over},
     };
 
     for (size_t i = 0; i < sizeof(of_one) / sizeof(of_one[0]); i++)

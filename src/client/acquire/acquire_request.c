@@ -20,6 +20,9 @@ enum lh_status lh_acquire_check_options(const struct lh_acquire_options *options
         return LH_INVALID_ARGUMENT;
     if (lh_bounds_priority(options->priority, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
+    if (options->ask_hand_over && options->wait_us == 0 && !options->wait_while_alive)
+        return lh_bounds_refuse(error, "ask_hand_over", "with a wait",
+                                "ask_hand_over is for requests that wait; wait_us is 0");
     if (lh_bounds_time("wait_us", options->wait_us, error) != LH_OK ||
         lh_bounds_time("timeout_us", options->timeout_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
@@ -135,6 +138,9 @@ Leasehold__V1__AcquireRequest *lh_acquire_message(Leasehold__V1__Scope *scope, c
     message->wait_while_alive = options->wait_while_alive;
     message->wait_forever = options->wait_us == LH_FOREVER && !options->wait_while_alive;
     message->wait = pack_wait(options->wait_us, left_us, arena);
+    /* The last attempt has no time left to wait. */
+    message->ask_hand_over =
+        options->ask_hand_over && (message->wait_forever || message->wait_while_alive || left_us > 0);
     message->labels = pack_labels(options->labels, &leasehold__v1__acquire_request__labels_entry__descriptor,
                                   &message->n_labels, arena);
     return message;

@@ -68,6 +68,7 @@ static bool take_result(struct lh_lease *lease, int64_t sent_us, const Leasehold
     case LEASEHOLD__V1__OUTCOME__OUTCOME_OK:
         lh_lease_heard(lease, result->token, result->units, result->has_slots);
         lh_lease_renewed(lease, sent_us, lh_unpack_duration_us(result->remaining), result->deadline_is_final);
+        lh_lease_asked(lease, sent_us, result->asked);
         return true;
     case LEASEHOLD__V1__OUTCOME__OUTCOME_LOST:
         lh_lease_lose(lease, lh_lost_reason_of(result->end_reason), result->message);
