@@ -142,6 +142,13 @@ end
 $$;
 comment on function leasehold_internal.leave_batch is 'Waiters that leave the queue, or keep their place for 10 s, by a coordinator';
 
+-- The error of a lease that ends for that.
+create or replace function leasehold_internal.unheard_words() returns text
+language sql immutable
+as $$
+  select 'the caller went away before it heard of the grant'
+$$;
+
 -- The leases of callers that went away before they heard of the grant (hold 'end'), in namespaces with hooks: they end as failed,
 -- with that as the error. hold becomes 'kept' where a hook vetoes, and where this call runs none 'hooked', with the limit as
 -- `error`. The caller has the rows locked FOR UPDATE.
@@ -158,7 +165,7 @@ begin
   end if;
   v_work := leasehold_internal.hook_items(array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, true, null,
-               case when h.is_hooked then 'the caller went away before it heard of the grant' end, w.scope, w.hold,
+               case when h.is_hooked then leasehold_internal.unheard_words() end, w.scope, w.hold,
                case when h.is_hooked then 'ok' end, null, null, null, null)::leasehold.item_work
       from unnest(p_work) w
      cross join lateral (select w.hold = 'end' and w.namespace = any (v_hooked) as is_hooked) h), 'release_fail', p_runs, p_now);

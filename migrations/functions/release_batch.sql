@@ -51,7 +51,7 @@ begin
                     and not x.lapsed and not x.queued
                     and (i.failed is not null or x.heartbeats = 0)
                     for update skip locked) x
-               where i.namespace <> all (case when i.failed then v_hooked_fail else v_hooked_ok end)
+               where i.namespace <> all (case when i.failed then v_hooked_fail when i.failed is null then v_hooked_ok || v_hooked_fail else v_hooked_ok end)
               offset 0) w
        where s.ctid = w.row_id
          and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
@@ -97,15 +97,21 @@ declare
   v_life leasehold.life_now;
   v_live uuid[];
   v_now timestamptz;
+  v_hooked text[] := '{}';
 begin
+  if array_position(p_failed, null) is not null and exists (select from leasehold.registered_hook) then
+    v_hooked := leasehold_internal.hooked(p_namespace, 'release_ok') || leasehold_internal.hooked(p_namespace, 'release_fail');
+  end if;
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, null, w.is_failure, w.result, w.error, s.scope,
                case when s.scope is null then 'missing' else 'locked' end, null, null, null, null, null)::leasehold.item_work
-      from (select u.n::integer as n, u.namespace, u.key, u.lease_key, coalesce(u.failed, false) as is_failure,
-                   case when not coalesce(u.failed, false) then u.value::jsonb end as result,
-                   case when u.failed then u.value end as error
+      -- Nothing was done under a lease that nobody heard of: hooks are told that it failed, as by hook_leaving().
+      from (select u.n::integer as n, u.namespace, u.key, u.lease_key, f.is_failure,
+                   case when not f.is_failure then u.value::jsonb end as result,
+                   case when u.failed then u.value when f.is_failure then leasehold_internal.unheard_words() end as error
               from unnest(p_namespace, p_key, p_lease_key, p_failed, p_value)
                    with ordinality as u (namespace, key, lease_key, failed, value, n)
+             cross join lateral (select coalesce(u.failed, u.namespace = any (v_hooked)) as is_failure) f
              order by u.namespace, u.key, u.n) w
       left join lateral (
         select x as scope

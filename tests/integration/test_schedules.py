@@ -114,6 +114,20 @@ def test_a_failure_gives_the_tick_to_the_next_and_the_last_one_is_dead(service, 
     assert schedules.GetSchedule(sb.GetScheduleRequest(namespace=name_of(name))).schedule.dead == 1
 
 
+def test_the_tick_of_a_caller_that_has_gone_is_given_back(service, schedules, name):
+    set_schedule(schedules, name, backoff=duration(0))
+    schedules.RunScheduleNow(sb.RunScheduleNowRequest(namespace=name_of(name)))
+    session = service.session()
+    session.run(f"begin; select from leasehold.schedule where name = '{name}' for update; lock table leasehold.tick in share row exclusive mode")
+    call = schedules.ClaimTick.future(sb.ClaimTickRequest(namespace=name_of(name), duration=duration(3000)), timeout=30)
+    wait_until(lambda: service.psql("select count(*) from pg_locks where not granted") != "0", 10, "the claim in the database")
+    call.cancel()
+    session.run("commit")
+    wait_until(lambda: ticks(schedules, name)[0].state == sb.TICK_STATE_FAILED, 30, "the tick is given back")
+    assert ticks(schedules, name)[0].error == "the caller went away before it heard of the grant"
+    assert claim(schedules, name, wait=10).attempt == 2
+
+
 def test_a_wait_ends_with_the_tick(schedules, name):
     set_schedule(schedules, name)
     results = []

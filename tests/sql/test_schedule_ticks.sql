@@ -292,4 +292,18 @@ select is((select c.attempt || ' ' || (c.lease).principal || ' ' || (c.lease).le
 select is(leasehold_internal.pause_schedule_by('token:ops', null, 'd', true), true, 'pauses');
 select is(leasehold_internal.remove_schedule_by('token:ops', null, 'd'), true, 'removes');
 select is(t.error_of($$select leasehold_internal.claim_tick_by('token:w', null, 'd', 'w', null, t.key(81), '{}')$$), 'LH002 invalid_argument name', 'with the same words');
+
+-- a worker that went away before it heard of its claim
+select pg_temp.hourly('a.unheard');
+select pg_temp.away('a.unheard', '30 min');
+select is(pg_temp.claim('a.unheard', 91), '0 1', 'claimed');
+select is((select r.outcome from leasehold_internal.release_batch(null, array['a.unheard'], array[pg_temp.key_of(91)], array[t.key(91)], array[null::boolean], array[null::text]) r),
+          'ok', 'a daemon gives it back');
+select is((select state || ' ' || attempts || ': ' || error from leasehold.tick where schedule = 'a.unheard'),
+          'failed 1: the caller went away before it heard of the grant', 'nothing was done: it is tried again');
+select pg_temp.age('a.unheard', '1 min');
+select is(pg_temp.claim('a.unheard', 92), '0 2', 'by another');
+select is((select r.outcome from leasehold_internal.release_batch(null, array['a.unheard', 'a.unheard'], array[pg_temp.key_of(92), 'other'], array[t.key(92), t.key(93)],
+                                                                  array[null, false], array[null, null]) r where r.n = 1), 'ok', 'the same in a batch');
+select is((select state || ' ' || attempts from leasehold.tick where schedule = 'a.unheard'), 'failed 2', 'tried again');
 select * from finish();

@@ -6,13 +6,15 @@
  * got its tick the next one does, so a thousand workers cost the database as much as one. The wait ends without a tick
  * after `wait`, or the daemon's max_block, whichever is shorter.
  *
- * A tick whose claim was answered after its caller had gone is kept until its lease expires, as if the worker had died.
+ * Where the caller has gone before it heard of its tick, the lease is given back, and the tick fails: it is tried again.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "service/edge/call.h"
 #include "service/methods/schedules.h"
 #include "service/words_internal.h"
@@ -33,7 +35,10 @@ struct claim {
     int64_t until_us;
     int64_t look_us; /* when the first of its schedule looks again */
     int64_t sent_us;
-    bool is_out;      /* the store has it */
+    bool is_out;  /* the store has it */
+    bool is_told; /* of a tick: it is off the list, and ends with its call */
+    struct lh_holder_request back;
+    struct lh_holder_entry back_item;
     char next_in[24]; /* as the store said last; "": not known */
 };
 
@@ -109,8 +114,38 @@ static void reply(struct claim *claim, const struct lh_rows *rows)
         response->next_in = lh_message_duration(strtoll(claim->next_in, NULL, 10), arena);
     }
     response->waited = lh_message_duration(claim->sent_us - claim->arrived_us, arena);
-    lh_call_reply(detach(claim), &response->base, arena);
+    lh_call_reply(rows != NULL ? claim->call : detach(claim), &response->base, arena);
     lh_arena_reset(arena);
+}
+
+static void on_given_back(struct lh_holder_request *request)
+{
+    struct claim *claim = request->arg;
+
+    if (claim->back_item.item.outcome != LH_OUTCOME_OK)
+        lh_info("the tick of an ended call was not given back, its lease ends by its deadline tick=%s",
+                LH_SCOPE_NAME(claim->back_item.item.ns, claim->back_item.item.key));
+    destroy(claim);
+}
+
+/* It is off the list. A repeat of the claim renews the lease, which is not given back then. */
+static void give_back(struct claim *claim)
+{
+    claim->back =
+        (struct lh_holder_request){.items = &claim->back_item, .count = 1, .on_done = on_given_back, .arg = claim};
+    claim->back_item.item.is_unheard = true;
+    if (lh_route_release(claim->service, &claim->back) != LH_OK)
+        on_given_back(&claim->back);
+}
+
+/* Keeps the names of the tick's lease, until it is known whether the caller hears of it. */
+static void keep_names(struct claim *claim, const struct lh_rows *rows)
+{
+    struct lh_holder_item *item = &claim->back_item.item;
+
+    item->ns = claim->settings.change.ns;
+    item->key = lh_arena_strdup(&claim->memory, lh_rows_cell(rows, 0, "key"));
+    lh_uuid_parse(lh_rows_cell(rows, 0, "lease_key"), &item->lease_key);
 }
 
 /* Ends the wait. */
@@ -140,14 +175,21 @@ static void on_claimed(void *arg, enum lh_status status, const struct lh_error *
     struct claim *claim = arg;
     const char *ns = claim->settings.change.ns;
 
+    bool has_tick = status == LH_OK && rows->row_count > 0 && lh_rows_cell(rows, 0, "token") != NULL;
+
     claim->is_out = false;
-    if (claim->call == NULL || status != LH_OK) {
+    if (has_tick) {
+        keep_names(claim, rows);
+        leave(claim, lh_clock_us());
+        if (claim->call == NULL) {
+            give_back(claim);
+            return;
+        }
+        claim->is_told = true;
+        reply(claim, rows);
+    } else if (claim->call == NULL || status != LH_OK) {
         lh_schedule_is_answered(detach(claim), status, error, ns, "");
         leave(claim, lh_clock_us() + (status == LH_OK ? 0 : LOOK_AGAIN_US));
-        destroy(claim);
-    } else if (rows->row_count > 0 && lh_rows_cell(rows, 0, "token") != NULL) {
-        reply(claim, rows);
-        leave(claim, lh_clock_us());
         destroy(claim);
     } else {
         plan_next_look(claim, rows);
@@ -286,6 +328,11 @@ void lh_claim_tick_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     claim->call = NULL;
     if (claim->is_out)
         return;
-    leave(claim, claim->look_us);
+    if (claim->is_told && reason != LH_RPC_END_FINISHED) {
+        give_back(claim);
+        return;
+    }
+    if (!claim->is_told)
+        leave(claim, claim->look_us);
     destroy(claim);
 }
