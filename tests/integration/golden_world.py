@@ -13,6 +13,8 @@ from access_site import Site, bearer
 from harness import duration, pb, scope, status_pb2
 from leasehold.v1 import console_pb2 as console
 from leasehold.v1 import console_pb2_grpc
+from leasehold.v1 import schedule_pb2 as schedule
+from leasehold.v1 import schedule_pb2_grpc
 from streams import BOUND, queued_event
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -21,7 +23,7 @@ GOLDEN = pathlib.Path(__file__).parent / "golden"
 MOVES = {
     "TIME": {"deadline", "acquired_at", "heartbeat_at", "ended_at", "next_try_at", "failed_at", "created_at", "expires_at", "since",
              "last_heartbeat_at", "rests_until", "enqueued_at", "wait_until", "at", "started_at", "seen_at", "claimed_at"},
-    "DURATION": {"remaining", "waited", "waiting", "seen", "oldest_transaction", "reaper_lag", "rests", "retry_delay", "held"},
+    "DURATION": {"remaining", "waited", "waiting", "seen", "oldest_transaction", "reaper_lag", "rests", "retry_delay", "held", "next_in"},
     "PAGE": {"next_page_token"},
     "HERE": {"server", "pid", "host", "version", "peer", "timeline", "schema_version", "common_path"},
     "TICKET": {"ticket"},
@@ -123,6 +125,7 @@ class World(Site):
         self.grant("spiffe://example/*", "shop.orders", "lease", "guard")
         self.tokens = {name: self.token(name)[0] for name in ("ops", "reader", "stranger")}
         self.console = console_pb2_grpc.ConsoleServiceStub(self.client.channel)
+        self.schedules = schedule_pb2_grpc.ScheduleServiceStub(self.client.channel)
         self.streams = []
         self.waits_for("OK", "warm", bearer(self.tokens["ops"]))
         self.build()
@@ -140,6 +143,9 @@ class World(Site):
 
     def admin(self, method, who="ops", **fields):
         return self.ask(self.client.admin, method, getattr(pb, method + "Request")(**fields), who)
+
+    def schedule(self, method, who="ops", **fields):
+        return self.ask(self.schedules, method, getattr(schedule, method + "Request")(**fields), who)
 
     def look(self, method, who="ops", **fields):
         made = console.ExplainRequest if method == "Explain" else getattr(console, method + "Request", console.ListRequest)

@@ -310,6 +310,51 @@ def test_administration(fresh, still):
     compare("administration", still(answers))
 
 
+def test_schedules(fresh, still):
+    yearly = {"namespace": {"segments": ["jobs", "yearly"]}, "expression": "30 3 1 1 *", "time_zone": "Europe/Berlin", "catch_up": 3, "catch_up_max": 7,
+              "tick_deadline": duration(3600), "overlap": 2, "jitter": duration(1.5), "attempts": 2, "backoff": duration(60)}
+    jobs = namespace("jobs.yearly")
+
+    def release(number, at, **how):
+        ref = pb.LeaseRef(scope=scope("jobs.yearly", at), lease_key=key_of(number))
+        return fresh.lease("Release", items=[pb.ReleaseItem(lease=ref, **how)])
+
+    answers = {
+        "SetSchedule": fresh.schedule("SetSchedule", schedule=yearly),
+        "SetSchedule defaults": fresh.schedule("SetSchedule", schedule={"namespace": {"segments": ["jobs", "plain"]}, "expression": "@yearly"}),
+        "SetSchedule expression": fresh.schedule("SetSchedule", schedule={**yearly, "expression": "61 * * * *"}),
+        "SetSchedule zone": fresh.schedule("SetSchedule", schedule={**yearly, "time_zone": "Mars/Olympus"}),
+        "SetSchedule overlap": fresh.schedule("SetSchedule", schedule={**yearly, "overlap": -1}),
+        "SetSchedule reader": fresh.schedule("SetSchedule", "reader", schedule=yearly),
+        "GetSchedule": fresh.schedule("GetSchedule", namespace=jobs, next=2, last=3),
+        "GetSchedule none": fresh.schedule("GetSchedule", namespace=namespace("jobs.none")),
+        "ListSchedules": fresh.schedule("ListSchedules", namespace=["jobs"], include_children=True),
+        "ListSchedules page": fresh.schedule("ListSchedules", page_size=1),
+        "ListSchedules stranger": fresh.schedule("ListSchedules", "stranger"),
+        "ClaimTick nothing": fresh.schedule("ClaimTick", namespace=jobs),
+        "ClaimTick none": fresh.schedule("ClaimTick", namespace=namespace("jobs.none")),
+        "RunScheduleNow": fresh.schedule("RunScheduleNow", namespace=jobs),
+        "RunScheduleNow reader": fresh.schedule("RunScheduleNow", "reader", namespace=jobs),
+    }
+    claimed = fresh.schedule("ClaimTick", namespace=jobs, owner="w1", duration=duration(600), lease_key=key_of(90), labels={"a": "b"})
+    at = claimed["lease"]["scope"]["key"]
+    answers |= {
+        "ClaimTick": claimed,
+        "ClaimTick again": fresh.schedule("ClaimTick", namespace=jobs, owner="w1", duration=duration(600), lease_key=key_of(90), labels={"a": "b"}),
+        "ClaimTick duration": fresh.schedule("ClaimTick", namespace=jobs, duration=duration(864000)),
+        "ListTicks running": fresh.schedule("ListTicks", namespace=["jobs", "yearly"]),
+        "Release": release(90, at, success='{"rows": 3}'),
+        "ClaimTick ended": fresh.schedule("ClaimTick", namespace=jobs, lease_key=key_of(90)),
+        "ListTicks": fresh.schedule("ListTicks", namespace=["jobs", "yearly"]),
+        "ListTicks missed": fresh.schedule("ListTicks", namespace=["jobs"], include_children=True, state=6),
+        "PauseSchedule": fresh.schedule("PauseSchedule", namespace=jobs, paused=True),
+        "PauseSchedule none": fresh.schedule("PauseSchedule", namespace=namespace("jobs.none")),
+        "RemoveSchedule": fresh.schedule("RemoveSchedule", namespace=jobs),
+        "RemoveSchedule again": fresh.schedule("RemoveSchedule", namespace=jobs),
+    }
+    compare("schedules", still(answers))
+
+
 # --- the command line, by the daemon and by the database ---
 
 COMMANDS = [["list"], ["list", "shop", "--children"], ["list", "shop.pool"], ["list", "none"], ["policy", "show"], ["policy", "show", "shop.every"],
