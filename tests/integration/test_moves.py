@@ -63,6 +63,15 @@ def moving(cluster, tmp_path):
     site.close()
 
 
+@pytest.mark.parametrize("place", ["home", "eu"])
+def test_a_namespace_with_schedules_is_refused(moving, place):
+    moving.psql(place, "select leasehold.set_schedule('moving.nightly', '@daily')")
+    refused("there are schedules in moving: moving.nightly", "start", moving)
+    moving.psql(place, "select leasehold.remove_schedule('moving.nightly')")
+    moved("start", moving)
+    moved("undo", moving)
+
+
 def test_a_namespace_moves_with_its_leases_and_tokens_only_grow(moving):
     site = moving
     site.client.admin.SetPolicy(pb.SetPolicyRequest(
