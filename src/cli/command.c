@@ -11,6 +11,8 @@ const struct lh_command *const lh_commands[] = {
     &lh_command_heartbeat,
     &lh_command_downgrade,
     &lh_command_release,
+    &lh_command_ask_hand_over,
+    &lh_command_refuse_hand_over,
     &lh_command_run,
     &lh_command_schedule,
     &lh_command_mcp,

@@ -74,6 +74,8 @@ extern const struct lh_command lh_command_show;
 extern const struct lh_command lh_command_watch;
 extern const struct lh_command lh_command_reap;
 extern const struct lh_command lh_command_force_release;
+extern const struct lh_command lh_command_ask_hand_over;
+extern const struct lh_command lh_command_refuse_hand_over;
 extern const struct lh_command lh_command_policy;
 extern const struct lh_command lh_command_hook;
 extern const struct lh_command lh_command_access;

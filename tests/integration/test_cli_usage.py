@@ -17,7 +17,7 @@ from harness import error_details_pb2, pb
 def test_help_teaches():
     said = cli("--help")
     assert said.returncode == 0 and said.stderr == ""
-    for command in ("acquire heartbeat release run mcp list show watch queue explain history reap force-release policy hook status "
+    for command in ("acquire heartbeat release ask-hand-over refuse-hand-over run mcp list show watch queue explain history reap force-release policy hook status "
                     "daemons migrate check-database").split():
         assert re.search(rf"^  {command} +\S", said.stdout, re.M)
         for own in (cli(command, "--help"), cli("help", command), cli("--help", command), cli(command, "-h", "a", "b")):

@@ -85,8 +85,9 @@ static enum lh_exit on_ended(struct lh_run *run)
 
     if (WIFSIGNALED(run->status)) {
         status = (enum lh_exit)(LH_EXIT_SIGNAL + WTERMSIG(run->status));
-        snprintf(failure, sizeof(failure), "the command was ended by signal %d (%s)", WTERMSIG(run->status),
-                 strsignal(WTERMSIG(run->status)));
+        if (!run->when_asked.has_stopped) /* else by us, for who asked */
+            snprintf(failure, sizeof(failure), "the command was ended by signal %d (%s)", WTERMSIG(run->status),
+                     strsignal(WTERMSIG(run->status)));
     } else if (status != 0) {
         snprintf(failure, sizeof(failure), "the command ended with status %d", (int)status);
     }
@@ -165,7 +166,10 @@ static enum lh_exit hold(struct lh_run *run)
         lh_run_witness_end(&run->signals);
         return status;
     }
-    run->lease = (struct lh_run_lease){.wake = -1, .status_file = run->status_file};
+    run->lease = (struct lh_run_lease){.wake = -1,
+                                       .status_file = run->status_file,
+                                       .hears_requests = run->when_asked.kind != LH_RUN_ASKED_NOTHING,
+                                       .refusal = run->when_asked.refusal};
     status = lh_run_lease_ask(&run->lease, run->cli, &run->asked, &run->scopes, run->schedule.grace_us);
     if (status == LH_EXIT_DONE) {
         wait_for_lease(run);
@@ -196,6 +200,7 @@ static void renew(struct lh_run *run)
     lh_uuid_format(&uuid, run->asked.lease_key);
     run->lease = (struct lh_run_lease){.is_answered = true}; /* there is nothing to cancel */
     run->told_us = run->pause_us = 0;
+    run->when_asked.has_stopped = false;
     run->was_lost_told = run->has_ended = run->was_late = run->was_abandoned = false;
     run->status = 0;
 }
@@ -275,7 +280,8 @@ static enum lh_status check_words(const struct lh_args *args, struct lh_error *e
 static enum lh_status check_combination(const struct lh_args *args, struct lh_error *error)
 {
     /* Of which a tick has its own: it is exclusive, and the schedule says when it is due. */
-    static const char *const others[] = {"nonblock", "wait", "shared", "also", "at-least", "priority", "terraform"};
+    static const char *const others[] = {"nonblock", "wait",      "shared",     "also",     "at-least",
+                                         "priority", "preferred", "when-asked", "terraform"};
 
     if (lh_args_has(args, "nonblock") && lh_args_has(args, "wait"))
         return lh_error_set(error, LH_INVALID_ARGUMENT, "--nonblock and --wait cannot be combined");
@@ -293,6 +299,16 @@ static enum lh_status check_combination(const struct lh_args *args, struct lh_er
     if (lh_args_has(args, "also") && lh_args_has(args, "priority"))
         return lh_error_set(error, LH_INVALID_ARGUMENT,
                             "--also and --priority cannot be combined: who waits for several leases has none");
+    if (lh_args_has(args, "also") && lh_args_has(args, "preferred"))
+        return lh_error_set(error, LH_INVALID_ARGUMENT,
+                            "--also and --preferred cannot be combined: who waits for several leases asks nobody");
+    if (lh_args_has(args, "when-asked") && lh_args_has(args, "preferred"))
+        return lh_error_set(error, LH_INVALID_ARGUMENT,
+                            "--when-asked and --preferred cannot be combined: a preferred holder refuses");
+    if (lh_args_has(args, "preferred") && !lh_args_has(args, "wait") &&
+        (lh_args_has(args, "nonblock") || !lh_args_has(args, "repeat")))
+        return lh_error_set(error, LH_INVALID_ARGUMENT,
+                            "--preferred is for a run that waits for the lease; use --wait or --repeat");
     for (size_t i = 0; lh_args_has(args, "schedule") && i < sizeof(others) / sizeof(others[0]); i++)
         if (lh_args_has(args, others[i]))
             return lh_error_set(error, LH_INVALID_ARGUMENT, "--schedule and --%s cannot be combined", others[i]);
@@ -312,6 +328,7 @@ static enum lh_status take_arguments(struct lh_run *run, struct lh_error *error)
         lh_cli_acquire_take(&run->asked, args, error) != LH_OK ||
         lh_run_scopes_take(&run->scopes, args, error) != LH_OK ||
         lh_run_status_take(&run->status_file, args, error) != LH_OK ||
+        lh_run_when_asked_take(&run->when_asked, args, error) != LH_OK ||
         (kill_after != NULL && lh_check_duration("kill-after", kill_after, 0, &kill_after_us, error) != LH_OK) ||
         (code != NULL && lh_check_number("conflict-exit-code", code, 0, 255, &number, error) != LH_OK))
         return LH_INVALID_ARGUMENT;
@@ -325,6 +342,7 @@ static enum lh_status take_arguments(struct lh_run *run, struct lh_error *error)
     if (run->repeats && !run->runs_ticks && run->asked.options.wait_us == 0 && !run->asked.options.wait_while_alive &&
         !lh_args_has(args, "nonblock"))
         run->asked.options.wait_us = LH_FOREVER;
+    run->asked.options.ask_hand_over = lh_args_has(args, "preferred");
     run->schedule = lh_run_schedule_of(run->asked.duration_us, kill_after_us);
     return LH_OK;
 }
@@ -487,24 +505,31 @@ static const struct lh_option options[] = {
     {"priority", 0, "NUMBER",
      "Go before waiters of a lower priority, as far as the policy's ageing says: 0 to its max_priority, or to 1000 "
      "with the right admin. Default: 0."},
+    {"preferred", 0, NULL,
+     "Ask each holder that this run waits behind to hand the lease over, and refuse to hand it over while this run "
+     "holds it."},
+    {"when-asked", 0, "ANSWER",
+     "When somebody asks for the lease: a signal, such as USR1, is sent to the command; stop ends the command and "
+     "releases the lease; refuse refuses; anything else is run by /bin/sh -c, and its status decides: 0 as stop, "
+     "another as refuse. Without this option the request stays unanswered."},
     {"owner", 0, "TEXT", "A name of the holder, for people. Default: user@host/pid."},
     {"label", 'l', "NAME=VALUE", "Stored with the lease; up to 16 times."},
     {"status-fd", 0, "FD",
-     "Write a line of JSON to this open descriptor when the lease is waited for, granted, refused or lost, for a "
-     "program "
-     "that starts leasehold run: event, message, and token, status or reason."},
+     "Write a line of JSON to this open descriptor when the lease is waited for, granted, refused, asked for or lost, "
+     "for a program that starts leasehold run: event, message, and token, status, by or reason."},
     {0},
 };
 
 const struct lh_command lh_command_run = {
     .name = "run",
     .summary = "run a command while holding a lease",
-    .usage = (const char *const[]){"run NAMESPACE KEY [--wait 5s|forever|alive] [-E CODE] -- COMMAND...",
-                                   "run NAMESPACE KEY [-n | -w SECONDS] -c COMMAND",
-                                   "run NAMESPACE KEY --shared[=UNITS] -- COMMAND...",
-                                   "run NAMESPACE KEY --also NS:KEY [--also NS:KEY] -- COMMAND...",
-                                   "run NAMESPACE KEY --repeat -- COMMAND...", "run --schedule NAME -- COMMAND...",
-                                   "run NAMESPACE KEY --terraform [--state DIRECTORY] -- terraform apply", NULL},
+    .usage =
+        (const char *const[]){
+            "run NAMESPACE KEY [--wait 5s|forever|alive] [-E CODE] -- COMMAND...",
+            "run NAMESPACE KEY [-n | -w SECONDS] -c COMMAND", "run NAMESPACE KEY --shared[=UNITS] -- COMMAND...",
+            "run NAMESPACE KEY --also NS:KEY [--also NS:KEY] -- COMMAND...", "run NAMESPACE KEY --repeat -- COMMAND...",
+            "run NAMESPACE KEY --repeat --preferred -- COMMAND...", "run --schedule NAME -- COMMAND...",
+            "run NAMESPACE KEY --terraform [--state DIRECTORY] -- terraform apply", NULL},
     .description = "NAMESPACE and KEY stand before --, COMMAND after it.\n"
                    "\n"
                    "Acquires the lease, runs COMMAND, renews the lease while the command runs, and\n"
@@ -543,6 +568,12 @@ const struct lh_command lh_command_run = {
                    "whose clocks differ: give it a little less than the time between two runs, and\n"
                    "a job that ends at once is not run again by a host whose clock is late.\n"
                    "\n"
+                   "Of two runs of one leader, --preferred is for the host that should have the\n"
+                   "lease whenever it is up, and --when-asked stop for the others: they hand over\n"
+                   "within a third of their duration. The server ends no lease for a request. A\n"
+                   "command of --when-asked gets LEASEHOLD_ASKED_BY, LEASEHOLD_ASKED_PRINCIPAL and\n"
+                   "LEASEHOLD_ASKED_REASON, and those of the lease.\n"
+                   "\n"
                    "--schedule makes a worker of a schedule, see leasehold schedule. The command\n"
                    "gets LEASEHOLD_TICK, such as 2026-11-28T03:00:00Z, which is LEASEHOLD_KEY too,\n"
                    "and LEASEHOLD_ATTEMPT, 1 for the first. A status other than 0 gives the tick to\n"
@@ -559,6 +590,8 @@ const struct lh_command lh_command_run = {
                 "  leasehold run accounts alice --also accounts:bob --wait 1m -- ./transfer\n"
                 "  leasehold run -n -q -E 0 cron cleanup -c './cleanup && ./report'\n"
                 "  leasehold run --repeat service leader -d 10s -- /usr/sbin/scheduler\n"
+                "  leasehold run --repeat --preferred service leader -- /usr/sbin/scheduler\n"
+                "  leasehold run --repeat --when-asked stop service leader -- /usr/sbin/scheduler\n"
                 "  leasehold run --schedule reports.nightly -- /usr/local/bin/report\n"
                 "  leasehold run terraform prod --terraform --state . -- terraform apply\n"
                 "  leasehold run db big -d 10s -- sh -c 'work --token $LEASEHOLD_TOKEN'\n",

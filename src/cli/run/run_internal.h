@@ -33,6 +33,14 @@ struct lh_run_scopes {
 enum lh_status lh_run_scopes_take(struct lh_run_scopes *scopes, const struct lh_args *args, struct lh_error *error);
 void lh_run_scopes_finish(struct lh_run_scopes *scopes);
 
+/* A request to hand a lease over, heard and not looked at. A lease has one open at a time, so they are few. */
+struct lh_run_request {
+    struct lh_run_request *next;
+    struct lh_lease *lease;
+    char *by, *principal, *reason;
+};
+void lh_run_request_destroy(struct lh_run_request *request);
+
 /*
  * The lease of `leasehold run`, or the leases with --also: libleasehold on a thread of its own, and a descriptor that
  * is readable when it has news. The functions here are the main thread's.
@@ -43,6 +51,8 @@ struct lh_run_lease {
     const struct lh_run_scopes *scopes;
     int wake; /* readable: look again */
     bool tells_waiting;
+    bool hears_requests; /* to hand over */
+    const char *refusal; /* each of them is refused with these words; NULL: they go into `requests` */
     struct lh_client *client;
     struct lh_request *request; /* while it is acquired */
 
@@ -53,13 +63,14 @@ struct lh_run_lease {
     struct lh_lease *leases[LH_ACQUIRE_ALL_MAX]; /* leases of the scopes; NULL: not granted */
     enum lh_lost_reason lost;                    /* reason of the first loss; 0: no loss */
     char lost_words[256];
-    char lost_name[400]; /* "lease", with several scopes the name of the lost one */
-    int status_file;     /* given by --status-fd; -1: none */
-    char told[512];      /* last line printed about the holder in the way */
+    struct lh_run_request *requests; /* the oldest first */
+    char lost_name[400];             /* "lease", with several scopes the name of the lost one */
+    int status_file;                 /* given by --status-fd; -1: none */
+    char told[512];                  /* last line printed about the holder in the way */
 };
 
 /*
- * --status-fd. The first takes the option: -1 without it. The second writes a line: the event (waiting, granted, refused, lost),
+ * --status-fd. The first takes the option: -1 without it. The second writes a line: the event (waiting, granted, refused, lost, asked),
  * a member of it, and words; nothing to -1.
  */
 enum lh_status lh_run_status_take(int *file, const struct lh_args *args, struct lh_error *error);
@@ -79,6 +90,12 @@ bool lh_run_lease_is_lost(struct lh_run_lease *lease);
 /* Tell, of granted leases, whether all are held as far as this process knows, and the earliest of their deadlines. */
 bool lh_run_lease_is_held(const struct lh_run_lease *lease);
 int64_t lh_run_lease_deadline_us(const struct lh_run_lease *lease);
+
+/* Takes the next request to hand over, which is the caller's; NULL: there is none. */
+struct lh_run_request *lh_run_lease_next_request(struct lh_run_lease *lease);
+
+/* Refuses to hand one of the leases over. Returns at once; prints an error should that fail. Any thread. */
+void lh_run_lease_refuse(struct lh_run_lease *lease, struct lh_lease *which, const char *words);
 
 /* Leaves the queue. The answer follows. */
 void lh_run_lease_cancel(struct lh_run_lease *lease);
@@ -185,12 +202,41 @@ bool lh_terraform_start(struct lh_terraform *terraform, struct lh_lease *lease);
 void lh_terraform_stop(struct lh_terraform *terraform); /* does nothing before a start */
 void lh_terraform_close(struct lh_terraform *terraform);
 
+/* --when-asked and --preferred. */
+struct lh_run_when_asked {
+    enum {
+        LH_RUN_ASKED_NOTHING,
+        LH_RUN_ASKED_SIGNAL,
+        LH_RUN_ASKED_STOP,
+        LH_RUN_ASKED_REFUSE,
+        LH_RUN_ASKED_COMMAND,
+    } kind;
+    int signal;
+    const char *command;
+    const char *refusal;
+    pid_t process;          /* COMMAND; 0: it does not run */
+    struct lh_lease *lease; /* the lease of its request */
+    bool is_to_stop;        /* the supervisor is to be sent LH_RUN_STOP */
+    bool has_stopped;       /* LH_RUN_STOP was sent: the lease is handed over */
+};
+
+/* Takes the options. Borrows from `args`. LH_INVALID_ARGUMENT: `error` names the word. */
+enum lh_status lh_run_when_asked_take(struct lh_run_when_asked *when, const struct lh_args *args,
+                                      struct lh_error *error);
+
+struct lh_run;
+
+/* Acts on requests that were heard, and on COMMAND's end. Call it on each turn of lh_run_watch. */
+void lh_run_asked_look(struct lh_run *run);
+void lh_run_asked_finish(struct lh_run *run); /* kills a COMMAND that still runs */
+
 /* One run of `leasehold run`, and its signals. run.c describes how it goes. */
 struct lh_run {
     struct lh_cli *cli;
     struct lh_cli_acquire asked;
     struct lh_run_scopes scopes;
     struct lh_run_schedule schedule;
+    struct lh_run_when_asked when_asked;
     int own_status; /* exit status of -E, instead of 3 and 4; -1: not given */
     bool repeats;
     bool runs_ticks; /* --schedule: each round has the tick in `values` */

@@ -67,6 +67,62 @@ static void on_lost(void *arg, struct lh_lease *lost, enum lh_lost_reason reason
     wake(lease);
 }
 
+void lh_run_request_destroy(struct lh_run_request *request)
+{
+    free(request->by);
+    free(request->principal);
+    free(request->reason);
+    free(request);
+}
+
+static void add_request(struct lh_run_lease *lease, struct lh_lease *which, const struct lh_hand_over_request *asked)
+{
+    struct lh_run_request **end = &lease->requests, *request = lh_alloc_zero(1, sizeof(*request));
+
+    request->lease = which;
+    request->by = lh_strdup(asked->asked_by);
+    request->principal = lh_strdup(asked->principal);
+    request->reason = lh_strdup(asked->reason);
+    pthread_mutex_lock(&lease->mutex);
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = request;
+    pthread_mutex_unlock(&lease->mutex);
+    wake(lease);
+}
+
+static void on_asked(void *arg, struct lh_lease *which, const struct lh_hand_over_request *asked)
+{
+    struct lh_run_lease *lease = arg;
+    const char *by = asked->asked_by[0] != '\0' ? asked->asked_by : "somebody";
+    char name[sizeof(lease->lost_name)];
+
+    name_of(lease, which, name, sizeof(name));
+    lh_run_status_tell(lease->status_file, "asked", "by", by, asked->reason);
+    if (!lh_args_has(&lease->cli->args, "quiet"))
+        lh_error_print("%s asks for the %s%s%s", by, name, asked->reason[0] != '\0' ? ": " : "", asked->reason);
+    if (lease->refusal != NULL)
+        lh_run_lease_refuse(lease, which, lease->refusal);
+    else
+        add_request(lease, which, asked);
+}
+
+/* A refusal of what is over by now is no news. */
+static void on_refused(void *arg, enum lh_status status, const struct lh_error *error)
+{
+    if (status != LH_OK && status != LH_NOT_ASKED && status != LH_LOST && status != LH_CANCELED)
+        lh_error_print("the request to hand over could not be refused: %s", error->message);
+}
+
+void lh_run_lease_refuse(struct lh_run_lease *lease, struct lh_lease *which, const char *words)
+{
+    struct lh_error error = {0};
+    enum lh_status status = lh_lease_refuse_hand_over_async(which, words, NULL, on_refused, lease, NULL, &error);
+
+    if (status != LH_OK)
+        on_refused(lease, status, &error);
+}
+
 /* Said when it changes: by itself the library repeats it every few seconds. */
 static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
 {
@@ -121,8 +177,11 @@ static bool declare(struct lh_run_lease *lease, int64_t grace_us, struct lh_acqu
         .owner = lease->asked->owner,
         .timeout_us = lease->cli->timeout_us,
     };
-    const struct lh_declare_options options = {
-        .duration_us = lease->asked->duration_us, .margin_us = grace_us, .on_lost = on_lost, .arg = lease};
+    const struct lh_declare_options options = {.duration_us = lease->asked->duration_us,
+                                               .margin_us = grace_us,
+                                               .on_lost = on_lost,
+                                               .on_asked = lease->hears_requests ? on_asked : NULL,
+                                               .arg = lease};
 
     lease->client = lh_client_create(&client, error);
     if (lease->client == NULL)
@@ -192,6 +251,17 @@ bool lh_run_lease_is_lost(struct lh_run_lease *lease)
     is_lost = lease->lost != 0;
     pthread_mutex_unlock(&lease->mutex);
     return is_lost;
+}
+
+struct lh_run_request *lh_run_lease_next_request(struct lh_run_lease *lease)
+{
+    struct lh_run_request *request;
+    pthread_mutex_lock(&lease->mutex);
+    request = lease->requests;
+    if (request != NULL)
+        lease->requests = request->next;
+    pthread_mutex_unlock(&lease->mutex);
+    return request;
 }
 
 bool lh_run_lease_is_held(const struct lh_run_lease *lease)
@@ -315,6 +385,8 @@ void lh_run_lease_finish(struct lh_run_lease *lease)
     for (size_t i = 0; i < LH_ACQUIRE_ALL_MAX; i++)
         lh_lease_destroy(lease->leases[i]);
     lh_client_destroy(lease->client);
+    while (lease->requests != NULL)
+        lh_run_request_destroy(lh_run_lease_next_request(lease));
     if (lease->wake >= 0)
         close(lease->wake);
 }

@@ -215,11 +215,14 @@ void lh_run_watch(struct lh_run *run)
         lh_run_take_signals(run);
         tell_deadline(run);
         take_messages(run);
+        if (!run->has_ended)
+            lh_run_asked_look(run);
         if (!run->has_ended && supervisor_left_us(run) < 0)
             run->has_ended = run->was_abandoned = true;
         turn_us = lh_clock_us() - turn_us;
         run->pause_us = turn_us > run->pause_us ? turn_us : run->pause_us;
     }
+    lh_run_asked_finish(run);
     if (run->was_abandoned)
         lh_run_kill_descendants(&run->plan.cgroup);
 }

@@ -342,6 +342,7 @@ static void on_message(struct supervisor *supervisor, const struct lh_run_messag
             supervisor->deadline_us = message->deadline_us;
         break;
     case LH_RUN_LOST:
+    case LH_RUN_STOP:
         end_all(supervisor);
         break;
     case LH_RUN_SIGNAL:

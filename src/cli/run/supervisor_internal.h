@@ -115,6 +115,7 @@ struct lh_run_message {
         LH_RUN_START,    /* leases are held: deadline_us, token, slot */
         LH_RUN_DEADLINE, /* renewed: deadline_us */
         LH_RUN_LOST,     /* end the command */
+        LH_RUN_STOP,     /* likewise, because the lease is handed over */
         LH_RUN_SIGNAL,   /* pass signal `number` on to the command, unless it has had it: run_internal.h */
         /* to the outer process */
         LH_RUN_NOT_EXECUTED, /* `number` is the errno; LH_RUN_ENDED follows */
