@@ -113,6 +113,11 @@ export interface AcquireOptions extends Listeners {
   shared?: boolean;
   /** What a shared lease takes of the capacity that the namespace's policy sets, 1 to 1,000,000; default 1. */
   units?: number;
+  /**
+   * Of a waiter, 0 to 1000, at most the policy's max_priority (DeniedError above it): a higher one overtakes those who came up to the policy's
+   * ageing, 10 s by default, before it for each step. Default 0.
+   */
+  priority?: number;
   /** Ends the wait. The acquire rejects with the signal's reason, and holds nothing. */
   signal?: AbortSignal;
   /** Nobody else gets the lease before so long after its grant, though it is released or lost earlier; absent: the policy's. At most a day. */
@@ -163,6 +168,7 @@ export interface LeadOptions extends Listeners {
   owner?: string;
   labels?: Record<string, string>;
   atLeastMs?: number;
+  priority?: number;
   /** Ends the candidacy, or the leadership: the work's signal aborts. */
   signal?: AbortSignal;
   strategy?: Strategy;

@@ -76,6 +76,7 @@ const RULES = {
   patienceMs: ['a number of milliseconds above 0', (value) => Number.isFinite(value) && value > 0],
   pollMs: ['a number of milliseconds above 0', (value) => Number.isFinite(value) && value > 0],
   shared: ['true or false', (value) => typeof value === 'boolean'],
+  priority: ['0 to 1000', (value) => Number.isInteger(value) && value >= 0 && value <= 1000],
   units: [`1 to ${MOST_UNITS}`, (value) => Number.isInteger(value) && value >= 1 && value <= MOST_UNITS],
   namespaces: ['an array of namespaces', Array.isArray],
   onGranted: ['a function', (value) => typeof value === 'function'],
@@ -143,18 +144,18 @@ function requestOf(namespace, key, options) {
   check('namespace', namespace);
   check('key', key);
   const given = Object.fromEntries(Object.entries(options).filter(([name, value]) => value !== undefined && name !== 'signal'));
-  const request = { durationMs: 30000, waitMs: 0, labels: {}, shared: false, units: 1, isHold: false, ...given, namespace, key };
+  const request = { durationMs: 30000, waitMs: 0, labels: {}, shared: false, units: 1, priority: 0, isHold: false, ...given, namespace, key };
   if (request.whileAlive && request.waitMs === Infinity) throw refused('waitMs', request.waitMs, 'a number of milliseconds with whileAlive');
   if (!request.shared && request.units !== 1) throw refused('units', request.units, '1 without shared');
   return request;
 }
 
 const LISTENERS = ['onGranted', 'onRenewed', 'onReleased', 'onLost'];
-const ACQUIRE = ['durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued', 'whileAlive', 'strategy', ...LISTENERS];
+const ACQUIRE = ['priority', 'durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued', 'whileAlive', 'strategy', ...LISTENERS];
 const ALL = ['durationMs', 'waitMs', 'owner', 'labels', 'signal', 'strategy', ...LISTENERS];
 const WATCH = ['key', 'children', 'signal'];
 const SCOPE = ['namespace', 'key', 'shared', 'units'];
-const LEAD = ['durationMs', 'owner', 'labels', 'atLeastMs', 'signal', 'onLeader', 'strategy', ...LISTENERS];
+const LEAD = ['priority', 'durationMs', 'owner', 'labels', 'atLeastMs', 'signal', 'onLeader', 'strategy', ...LISTENERS];
 const TICKS = ['durationMs', 'owner', 'labels', 'signal', 'strategy', ...LISTENERS];
 const CLIENT = ['server', 'database', 'owner', 'tls', 'tokenFile', 'patienceMs', 'pollMs', 'warn', 'strategy', 'retryLog'];
 const RELEASE = ['result', 'failure'];

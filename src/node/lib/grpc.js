@@ -332,7 +332,7 @@ function messageOf(request, waitMs) {
   let wait = waitMs === Infinity ? { wait_forever: true } : { wait: durationOf(waitMs) };
   if (request.whileAlive) wait = { wait_while_alive: true, wait: durationOf(request.waitMs) };
   const rest = request.atLeastMs === undefined ? {} : { at_least: durationOf(request.atLeastMs) };
-  return { ...refOf(request), duration: durationOf(request.durationMs), owner: request.owner, labels: request.labels, ...wait, ...rest, ...shareOf(request) };
+  return { ...refOf(request), duration: durationOf(request.durationMs), owner: request.owner, labels: request.labels, priority: request.priority, ...wait, ...rest, ...shareOf(request) };
 }
 
 const shareOf = ({ shared, units }) => (shared ? { mode: 'MODE_SHARED', units } : {});

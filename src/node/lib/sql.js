@@ -16,7 +16,7 @@ const LOCK_TIMEOUT = '200ms'; // a row that somebody keeps locked must not hold 
 const GRANT = 'select a.token::text, extract(epoch from a.deadline - clock_timestamp())::text as seconds, a.units::text, to_json(a.slots)::text as slots, (a.deadline < a.heartbeat_at + a.duration)::text as final';
 const ACQUIRE = `${GRANT}
   from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
-                         labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer) a`;
+                         labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer, priority => $10::integer) a`;
 const ACQUIRE_ALL = `${GRANT}
   from leasehold.acquire_all($1::text[], $2::text[], make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
                              labels => $6::text::jsonb, modes => $7::text[], units => $8::integer[]) a`;
@@ -28,7 +28,7 @@ const DOWNGRADE = `${GRANT}
  cross join lateral leasehold.downgrade(s.namespace, $2::text, $3::text::uuid, $4::integer) a`;
 const JOIN_QUEUE = `
 select position::text, channel
-  from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer)`;
+  from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer, priority => $7::integer)`;
 const EXPLAIN = `
 select state, holder, waiters::text, advice, holders::text,
        case when policy ? 'capacity'
@@ -140,7 +140,7 @@ class SqlTransport {
       for (;;) {
         // A place that is not asked for again is free after this.
         const ttl = Math.min(Math.max(2 * pollMs, 10000), 86400000) / 1000;
-        const [{ position, channel }] = await session.query(JOIN_QUEUE, [...place, ttl, modeOf(request), request.units]);
+        const [{ position, channel }] = await session.query(JOIN_QUEUE, [...place, ttl, modeOf(request), request.units, request.priority]);
         if (!isListening) await session.listen(channel);
         isListening = true;
         session.hasNews = false;
@@ -289,8 +289,8 @@ function configOf(config) {
   return typeof config === 'string' ? { connectionString: config } : config;
 }
 
-const acquireValues = ({ namespace, key, durationMs, owner, leaseKey, labels, atLeastMs, shared, units }) =>
-  [namespace, key, durationMs / 1000, owner, leaseKey, JSON.stringify(labels), atLeastMs === undefined ? null : atLeastMs / 1000, modeOf({ shared }), units];
+const acquireValues = ({ namespace, key, durationMs, owner, leaseKey, labels, atLeastMs, shared, units, priority }) =>
+  [namespace, key, durationMs / 1000, owner, leaseKey, JSON.stringify(labels), atLeastMs === undefined ? null : atLeastMs / 1000, modeOf({ shared }), units, priority];
 
 function heldOf(scope, { state, holder, waiters, advice, holders, free, alive, silent, held }) {
   const by = state === 'held' ? `held by ${holder ?? 'another'}` : state;

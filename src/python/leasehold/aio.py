@@ -108,12 +108,13 @@ class AsyncClient(BaseClient):
     def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
               units: int = 1, at_least: float | None = None, while_alive: bool = False, on_granted: Callable[[AsyncLease], object] | None = None,
-              on_renewed: Callable[[AsyncLease], object] | None = None, on_released: Callable[[AsyncLease], object] | None = None, strategy: Strategy | None = None) -> AsyncLease:
+              on_renewed: Callable[[AsyncLease], object] | None = None, on_released: Callable[[AsyncLease], object] | None = None, strategy: Strategy | None = None,
+              priority: int = 0) -> AsyncLease:
         """A lease for `async with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, in the loop. The
         rest is as of Client.lease."""
         return AsyncLease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared,
                           units=units, at_least=at_least, while_alive=while_alive, on_granted=on_granted, on_renewed=on_renewed, on_released=on_released,
-                          strategy=strategy)
+                          strategy=strategy, priority=priority)
 
     def lease_all(self, scopes: Iterable[tuple[str, str] | Scope], *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
                   labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, strategy: Strategy | None = None) -> AsyncLease:

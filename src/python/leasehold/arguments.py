@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .retry import Strategy
 
 MOST_UNITS = 1_000_000
+MOST_PRIORITY = 1000
 MOST_DURATION_S = 365 * 86_400
 MOST_WAIT_S = 100 * 365 * 86_400
 MOST_AT_LEAST_S = 86_400
@@ -120,6 +121,12 @@ def number_of_units(value: Any) -> int:
     return value
 
 
+def priority_of(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_PRIORITY:
+        raise refused("priority", value, f"0 to {MOST_PRIORITY}")
+    return value
+
+
 def units_asked(shared: Any, value: Any) -> int:
     """0: of an exclusive lease."""
     if not isinstance(shared, bool):
@@ -198,6 +205,7 @@ class LeadOptions(TickOptions, total=False):
     """Of a leader's lease."""
 
     at_least: float | None
+    priority: int
 
 
 class Options(LeadOptions, total=False):
@@ -227,6 +235,7 @@ class Asked:
     listeners: Mapping[str, Callable[..., object] | None]
     strategy: Strategy | None  # None: the client's
     scopes: tuple[Scope, ...]  # acquired in one step, the first is the namespace and key above; empty: that alone
+    priority: int  # of a waiter
     is_tick: bool  # the next one of the schedule with this name is claimed
 
     @property
@@ -237,7 +246,7 @@ class Asked:
 def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, wait: Any = 0, owner: Any = None, labels: Any = None,
           on_lost: Any = None, shared: Any = False, units: Any = 1, at_least: Any = None, while_alive: Any = False,
           on_granted: Any = None, on_renewed: Any = None, on_released: Any = None, is_tied: bool = False, strategy: Any = None,
-          scopes: tuple[Scope, ...] = (), is_tick: bool = False) -> Asked:
+          scopes: tuple[Scope, ...] = (), is_tick: bool = False, priority: Any = 0) -> Asked:
     if not isinstance(while_alive, bool):
         raise refused("while_alive", while_alive, "True or False")
     if while_alive and seconds_to_wait(wait) == math.inf:
@@ -249,4 +258,4 @@ def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, w
         callback(name, function)
     return Asked(namespace_text(namespace), "" if is_tick else key_text(key), more_than_zero("duration", duration), seconds_to_wait(wait),
                  default_owner if owner is None else owner_text(owner), labels_of(labels), units_asked(shared, units),
-                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied, listeners, strategy_of(strategy), scopes, is_tick)
+                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied, listeners, strategy_of(strategy), scopes, priority_of(priority), is_tick)

@@ -159,16 +159,19 @@ class Client(BaseClient):
     def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
               units: int = 1, at_least: float | None = None, while_alive: bool = False, on_granted: Callable[[Lease], object] | None = None,
-              on_renewed: Callable[[Lease], object] | None = None, on_released: Callable[[Lease], object] | None = None, strategy: Strategy | None = None) -> Lease:
+              on_renewed: Callable[[Lease], object] | None = None, on_released: Callable[[Lease], object] | None = None, strategy: Strategy | None = None,
+              priority: int = 0) -> Lease:
         """A lease for `with`. wait: seconds to wait for it; None: for ever. while_alive: as long as the holder is
         alive, and these seconds beyond. on_lost(reason) is called once, on the thread
         that finds the loss, mostly the one that renews: it must not block. shared: beside other shared leases, with so many units (1 to 1,000,000) of the capacity that
         the namespace's policy sets. at_least: nobody else gets the lease before so many seconds after its grant, though it ends earlier; at
         most a day; None: as the namespace's policy says. on_granted, on_renewed and on_released(lease) are called each time; what they raise is
-        logged. strategy: decides about the retries of the acquire, and of what is done with the lease."""
+        logged. strategy: decides about the retries of the acquire, and of what is done with the lease. priority:
+        0 to 1000, at most the policy's max_priority (Denied above it): a waiter of a higher one overtakes those who came up to `ageing` of the policy, 10 s
+        by default, before it for each step."""
         return Lease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared, units=units,
                      at_least=at_least, while_alive=while_alive, on_granted=on_granted, on_renewed=on_renewed, on_released=on_released,
-                     strategy=strategy)
+                     strategy=strategy, priority=priority)
 
     def lease_all(self, scopes: Iterable[tuple[str, str] | Scope], *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
                   labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, strategy: Strategy | None = None) -> Lease:

@@ -443,6 +443,7 @@ class GrpcTransport:
             request.mode, request.units = pb.MODE_SHARED, asked.units
         if asked.while_alive and wait:
             request.wait_while_alive = True
+        request.priority = asked.priority
         if asked.at_least is not None:
             request.at_least.CopyFrom(duration(asked.at_least))
         return self.fill(request, lease, asked.wait if asked.while_alive and wait else wait)

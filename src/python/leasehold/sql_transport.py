@@ -29,7 +29,7 @@ POLL_S, POOLED_POLL_S = 2.0, 0.5
 CLAIM_POLL_S, BUSY_S = 30.0, 0.25  # a tick may be due, and no more may run at the same time
 LOCK_TIMEOUT = "200ms"  # a row that somebody keeps locked must not hold up the renewals of others
 GRANT = "select a.token, extract(epoch from a.deadline - clock_timestamp()), a.units, to_json(a.slots)::text, (a.deadline < a.heartbeat_at + a.duration)::text"
-ACQUIRE = GRANT + " from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $6::jsonb, $7, $8::integer, $9::interval) a"
+ACQUIRE = GRANT + " from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $6::jsonb, $7, $8::integer, $9::interval, $10::integer) a"
 ACQUIRE_ALL = GRANT + " from leasehold.acquire_all($1::text[], $2::text[], $3::interval, $4, $5::uuid, $6::jsonb, $7::text[], $8::integer[]) a"
 CLAIM = GRANT + ", a.key, extract(epoch from c.at), c.attempt from leasehold.claim_tick($1, $2, $3::interval, $4::uuid, $5::jsonb) c cross join lateral (select (c.lease).*) a"
 UNTIL_TICK = "select extract(epoch from leasehold.until_tick($1))"
@@ -75,7 +75,7 @@ def wanted(lease: BaseLease) -> tuple[str | None, ...]:
     """The parameters of ACQUIRE."""
     asked = lease._asked
     return (asked.namespace, asked.key, interval(asked.duration), asked.owner, lease.lease_key, json.dumps(asked.labels), asked.mode,
-            str(asked.units or 1), None if asked.at_least is None else interval(asked.at_least))
+            str(asked.units or 1), None if asked.at_least is None else interval(asked.at_least), str(asked.priority))
 
 
 def granted(row: Sequence[str | None], sent: float) -> Grant:
@@ -178,8 +178,8 @@ class SqlTransport:
             while True:
                 # A place that is not asked for again is free after this.
                 ttl = min(max(4 * poll, 10.0), 86400.0)
-                channel = (await session.query("select channel from leasehold.join_queue($1, $2, $3::uuid, $4::interval, $5, $6::integer)",
-                                               (*where, interval(ttl), lease._asked.mode, str(lease._asked.units or 1)), clock() + timeout))[0][0]
+                channel = (await session.query("select channel from leasehold.join_queue($1, $2, $3::uuid, $4::interval, $5, $6::integer, priority => $7::integer)",
+                                               (*where, interval(ttl), lease._asked.mode, str(lease._asked.units or 1), str(lease._asked.priority)), clock() + timeout))[0][0]
                 if not is_listening and not session.is_pooled:
                     await session.query(f'listen "{channel}"', (), clock() + timeout)
                 is_listening = True

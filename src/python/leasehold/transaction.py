@@ -72,7 +72,7 @@ class Awaiting(Blocking):
 
 def statement(sql: str, values: tuple[Any, ...]) -> tuple[str, dict[str, Any]]:
     """The statement with $1 as psycopg writes it, and its values by name."""
-    return re.sub(r"\$(\d)", r"%(p\1)s", sql), {f"p{n}": value for n, value in enumerate(values, 1)}
+    return re.sub(r"\$(\d+)", r"%(p\1)s", sql), {f"p{n}": value for n, value in enumerate(values, 1)}
 
 
 def is_answered(error: BaseException) -> bool:

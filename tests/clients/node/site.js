@@ -136,6 +136,11 @@ class Site {
     return this.pg({ ...this.config, host: '127.0.0.1', port: (await ask('commit_proxy', { mode })).port });
   }
 
+  /** The facts of a daemon with TLS and access rules: tests/clients/secure.py. */
+  secure() {
+    return ask('secure');
+  }
+
   /** A row of the application's, with the key of the case. */
   async call(state) {
     await this.psql("do $$ begin create table if not exists call (id text primary key, state text not null); exception when unique_violation then null; end $$");

@@ -11,6 +11,7 @@ import leader_cases
 import look_cases
 import nested_cases
 import object_cases
+import priority_cases
 import release_cases
 import retry_cases
 import secure_cases
@@ -21,7 +22,7 @@ import torn_cases
 import transaction_cases
 from apis import APIS
 
-MODULES = (callback_cases, cases, declared_cases, leader_cases, look_cases, nested_cases, object_cases, release_cases, retry_cases, secure_cases, shared_cases, tick_cases, together_cases, torn_cases, transaction_cases)
+MODULES = (callback_cases, cases, declared_cases, leader_cases, look_cases, nested_cases, object_cases, priority_cases, release_cases, retry_cases, secure_cases, shared_cases, tick_cases, together_cases, torn_cases, transaction_cases)
 TABLES = json.loads((pathlib.Path(__file__).resolve().parents[1] / "cases.json").read_text())
 ALL = [(case["name"], f"{case['name']}-{transport}-{api}") for case in TABLES["cases"]
        if "python" in case.get("only", ["python"]) and case["name"] not in TABLES["left_out"]["python"]

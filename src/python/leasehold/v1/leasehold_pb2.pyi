@@ -128,7 +128,7 @@ class AcquireItem(_message.Message):
     def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., mode: _Optional[_Union[Mode, str]] = ..., units: _Optional[int] = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class AcquireRequest(_message.Message):
-    __slots__ = ["at_least", "duration", "labels", "lease_key", "mode", "owner", "scope", "units", "wait", "wait_forever", "wait_while_alive"]
+    __slots__ = ["ask_hand_over", "at_least", "duration", "labels", "lease_key", "mode", "owner", "priority", "scope", "units", "wait", "wait_forever", "wait_while_alive"]
     class LabelsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -136,29 +136,33 @@ class AcquireRequest(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ASK_HAND_OVER_FIELD_NUMBER: _ClassVar[int]
     AT_LEAST_FIELD_NUMBER: _ClassVar[int]
     DURATION_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     WAIT_FIELD_NUMBER: _ClassVar[int]
     WAIT_FOREVER_FIELD_NUMBER: _ClassVar[int]
     WAIT_WHILE_ALIVE_FIELD_NUMBER: _ClassVar[int]
+    ask_hand_over: bool
     at_least: _duration_pb2.Duration
     duration: _duration_pb2.Duration
     labels: _containers.ScalarMap[str, str]
     lease_key: str
     mode: Mode
     owner: str
+    priority: int
     scope: Scope
     units: int
     wait: _duration_pb2.Duration
     wait_forever: bool
     wait_while_alive: bool
-    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_forever: bool = ..., owner: _Optional[str] = ..., lease_key: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., wait_while_alive: bool = ..., mode: _Optional[_Union[Mode, str]] = ..., units: _Optional[int] = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_forever: bool = ..., owner: _Optional[str] = ..., lease_key: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., wait_while_alive: bool = ..., mode: _Optional[_Union[Mode, str]] = ..., units: _Optional[int] = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., ask_hand_over: bool = ...) -> None: ...
 
 class AcquireResponse(_message.Message):
     __slots__ = ["lease", "waited"]
@@ -173,6 +177,26 @@ class Alive(_message.Message):
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
+class AskHandOverRequest(_message.Message):
+    __slots__ = ["lease_key", "owner", "reason", "scope", "token"]
+    LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    lease_key: str
+    owner: str
+    reason: str
+    scope: Scope
+    token: int
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., lease_key: _Optional[str] = ..., reason: _Optional[str] = ..., token: _Optional[int] = ..., owner: _Optional[str] = ...) -> None: ...
+
+class AskHandOverResponse(_message.Message):
+    __slots__ = ["holders"]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    holders: _containers.RepeatedCompositeFieldContainer[Lease]
+    def __init__(self, holders: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ...) -> None: ...
 
 class Contention(_message.Message):
     __slots__ = ["holder", "holder_count", "holders", "liveness", "rests", "units_free", "waiters_ahead"]
@@ -359,6 +383,24 @@ class GrantAccessResponse(_message.Message):
     rule: AccessRule
     def __init__(self, rule: _Optional[_Union[AccessRule, _Mapping]] = ...) -> None: ...
 
+class HandOver(_message.Message):
+    __slots__ = ["answer_by", "answer_in", "asked_at", "asked_by", "principal", "reason", "refusal"]
+    ANSWER_BY_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_IN_FIELD_NUMBER: _ClassVar[int]
+    ASKED_AT_FIELD_NUMBER: _ClassVar[int]
+    ASKED_BY_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    answer_by: _timestamp_pb2.Timestamp
+    answer_in: _duration_pb2.Duration
+    asked_at: _timestamp_pb2.Timestamp
+    asked_by: str
+    principal: str
+    reason: str
+    refusal: str
+    def __init__(self, asked_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., asked_by: _Optional[str] = ..., principal: _Optional[str] = ..., reason: _Optional[str] = ..., answer_by: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., answer_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., refusal: _Optional[str] = ...) -> None: ...
+
 class HeartbeatRequest(_message.Message):
     __slots__ = ["leases"]
     LEASES_FIELD_NUMBER: _ClassVar[int]
@@ -372,7 +414,8 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[HeartbeatResult, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatResult(_message.Message):
-    __slots__ = ["deadline", "deadline_is_final", "end_reason", "has_slots", "heartbeats", "lease_key", "message", "outcome", "remaining", "token", "units"]
+    __slots__ = ["asked", "deadline", "deadline_is_final", "end_reason", "has_slots", "heartbeats", "lease_key", "message", "outcome", "remaining", "token", "units"]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_IS_FINAL_FIELD_NUMBER: _ClassVar[int]
     END_REASON_FIELD_NUMBER: _ClassVar[int]
@@ -384,6 +427,7 @@ class HeartbeatResult(_message.Message):
     REMAINING_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
+    asked: HandOver
     deadline: _timestamp_pb2.Timestamp
     deadline_is_final: bool
     end_reason: EndReason
@@ -395,12 +439,13 @@ class HeartbeatResult(_message.Message):
     remaining: _duration_pb2.Duration
     token: int
     units: int
-    def __init__(self, lease_key: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., message: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., token: _Optional[int] = ..., units: _Optional[int] = ..., has_slots: bool = ..., deadline_is_final: bool = ...) -> None: ...
+    def __init__(self, lease_key: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., message: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., token: _Optional[int] = ..., units: _Optional[int] = ..., has_slots: bool = ..., deadline_is_final: bool = ..., asked: _Optional[_Union[HandOver, _Mapping]] = ...) -> None: ...
 
 class HoldEvent(_message.Message):
-    __slots__ = ["alive", "alive_sequence", "granted", "lost", "queued", "released", "renewed", "waited"]
+    __slots__ = ["alive", "alive_sequence", "asked", "granted", "lost", "queued", "released", "renewed", "waited"]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
     ALIVE_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
     GRANTED_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
@@ -409,25 +454,28 @@ class HoldEvent(_message.Message):
     WAITED_FIELD_NUMBER: _ClassVar[int]
     alive: Alive
     alive_sequence: int
+    asked: HandOver
     granted: Lease
     lost: HeartbeatResult
     queued: Contention
     released: ReleaseResult
     renewed: Lease
     waited: _duration_pb2.Duration
-    def __init__(self, queued: _Optional[_Union[Contention, _Mapping]] = ..., granted: _Optional[_Union[Lease, _Mapping]] = ..., renewed: _Optional[_Union[Lease, _Mapping]] = ..., lost: _Optional[_Union[HeartbeatResult, _Mapping]] = ..., released: _Optional[_Union[ReleaseResult, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., alive_sequence: _Optional[int] = ...) -> None: ...
+    def __init__(self, queued: _Optional[_Union[Contention, _Mapping]] = ..., granted: _Optional[_Union[Lease, _Mapping]] = ..., renewed: _Optional[_Union[Lease, _Mapping]] = ..., lost: _Optional[_Union[HeartbeatResult, _Mapping]] = ..., released: _Optional[_Union[ReleaseResult, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ..., asked: _Optional[_Union[HandOver, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., alive_sequence: _Optional[int] = ...) -> None: ...
 
 class HoldRequest(_message.Message):
-    __slots__ = ["acquire", "alive", "by_ping", "release"]
+    __slots__ = ["acquire", "alive", "by_ping", "refuse", "release"]
     ACQUIRE_FIELD_NUMBER: _ClassVar[int]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
     BY_PING_FIELD_NUMBER: _ClassVar[int]
+    REFUSE_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     acquire: AcquireRequest
     alive: Alive
     by_ping: bool
+    refuse: RefuseHandOver
     release: ReleaseItem
-    def __init__(self, acquire: _Optional[_Union[AcquireRequest, _Mapping]] = ..., release: _Optional[_Union[ReleaseItem, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ..., by_ping: bool = ...) -> None: ...
+    def __init__(self, acquire: _Optional[_Union[AcquireRequest, _Mapping]] = ..., release: _Optional[_Union[ReleaseItem, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ..., refuse: _Optional[_Union[RefuseHandOver, _Mapping]] = ..., by_ping: bool = ...) -> None: ...
 
 class LastHold(_message.Message):
     __slots__ = ["end_reason", "ended_at", "error", "owner", "principal", "result", "token"]
@@ -448,7 +496,7 @@ class LastHold(_message.Message):
     def __init__(self, token: _Optional[int] = ..., owner: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., result: _Optional[str] = ..., error: _Optional[str] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ["acquired_at", "deadline", "deadline_is_final", "duration", "grace", "heartbeat_at", "heartbeats", "labels", "lease_key", "liveness", "mode", "owner", "principal", "remaining", "scope", "slots", "token", "units"]
+    __slots__ = ["acquired_at", "asked", "deadline", "deadline_is_final", "duration", "grace", "heartbeat_at", "heartbeats", "labels", "lease_key", "liveness", "mode", "owner", "principal", "remaining", "scope", "slots", "token", "units"]
     class LabelsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -457,6 +505,7 @@ class Lease(_message.Message):
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ACQUIRED_AT_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_IS_FINAL_FIELD_NUMBER: _ClassVar[int]
     DURATION_FIELD_NUMBER: _ClassVar[int]
@@ -475,6 +524,7 @@ class Lease(_message.Message):
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     acquired_at: _timestamp_pb2.Timestamp
+    asked: HandOver
     deadline: _timestamp_pb2.Timestamp
     deadline_is_final: bool
     duration: _duration_pb2.Duration
@@ -492,7 +542,7 @@ class Lease(_message.Message):
     slots: _containers.RepeatedScalarFieldContainer[int]
     token: int
     units: int
-    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., lease_key: _Optional[str] = ..., token: _Optional[int] = ..., owner: _Optional[str] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., acquired_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., heartbeat_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., principal: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., units: _Optional[int] = ..., slots: _Optional[_Iterable[int]] = ..., deadline_is_final: bool = ...) -> None: ...
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., lease_key: _Optional[str] = ..., token: _Optional[int] = ..., owner: _Optional[str] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., acquired_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., heartbeat_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., principal: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., units: _Optional[int] = ..., slots: _Optional[_Iterable[int]] = ..., deadline_is_final: bool = ..., asked: _Optional[_Union[HandOver, _Mapping]] = ...) -> None: ...
 
 class LeaseEvent(_message.Message):
     __slots__ = ["end_reason", "error", "lease", "reason", "result", "type"]
@@ -614,11 +664,12 @@ class Namespace(_message.Message):
     def __init__(self, segments: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Policy(_message.Message):
-    __slots__ = ["at_least", "capacity", "dead_after", "end_at_max_hold", "expiry", "free_retention", "frozen", "grace", "history", "history_retention", "hook_timeout", "max_duration", "max_hold", "max_leases", "max_reap_failures", "max_waiters", "min_duration", "namespace", "reaper"]
+    __slots__ = ["ageing", "at_least", "capacity", "dead_after", "end_at_max_hold", "expiry", "free_retention", "frozen", "grace", "hand_over_grace", "history", "history_retention", "hook_timeout", "max_duration", "max_hold", "max_leases", "max_priority", "max_reap_failures", "max_waiters", "min_duration", "namespace", "reaper"]
     class Expiry(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
     class Reaper(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
+    AGEING_FIELD_NUMBER: _ClassVar[int]
     AT_LEAST_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
     DEAD_AFTER_FIELD_NUMBER: _ClassVar[int]
@@ -631,12 +682,14 @@ class Policy(_message.Message):
     FREE_RETENTION_FIELD_NUMBER: _ClassVar[int]
     FROZEN_FIELD_NUMBER: _ClassVar[int]
     GRACE_FIELD_NUMBER: _ClassVar[int]
+    HAND_OVER_GRACE_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     HISTORY_RETENTION_FIELD_NUMBER: _ClassVar[int]
     HOOK_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     MAX_DURATION_FIELD_NUMBER: _ClassVar[int]
     MAX_HOLD_FIELD_NUMBER: _ClassVar[int]
     MAX_LEASES_FIELD_NUMBER: _ClassVar[int]
+    MAX_PRIORITY_FIELD_NUMBER: _ClassVar[int]
     MAX_REAP_FAILURES_FIELD_NUMBER: _ClassVar[int]
     MAX_WAITERS_FIELD_NUMBER: _ClassVar[int]
     MIN_DURATION_FIELD_NUMBER: _ClassVar[int]
@@ -645,6 +698,7 @@ class Policy(_message.Message):
     REAPER_EXTERNAL: Policy.Reaper
     REAPER_FIELD_NUMBER: _ClassVar[int]
     REAPER_UNSPECIFIED: Policy.Reaper
+    ageing: _duration_pb2.Duration
     at_least: _duration_pb2.Duration
     capacity: _wrappers_pb2.Int32Value
     dead_after: _duration_pb2.Duration
@@ -653,18 +707,20 @@ class Policy(_message.Message):
     free_retention: _duration_pb2.Duration
     frozen: _wrappers_pb2.BoolValue
     grace: _duration_pb2.Duration
+    hand_over_grace: _duration_pb2.Duration
     history: _wrappers_pb2.BoolValue
     history_retention: _duration_pb2.Duration
     hook_timeout: _duration_pb2.Duration
     max_duration: _duration_pb2.Duration
     max_hold: _duration_pb2.Duration
     max_leases: _wrappers_pb2.Int64Value
+    max_priority: _wrappers_pb2.Int32Value
     max_reap_failures: _wrappers_pb2.Int32Value
     max_waiters: _wrappers_pb2.Int64Value
     min_duration: _duration_pb2.Duration
     namespace: Namespace
     reaper: Policy.Reaper
-    def __init__(self, namespace: _Optional[_Union[Namespace, _Mapping]] = ..., min_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expiry: _Optional[_Union[Policy.Expiry, str]] = ..., reaper: _Optional[_Union[Policy.Reaper, str]] = ..., frozen: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_leases: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., max_waiters: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., history: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_reap_failures: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., hook_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., free_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., history_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., capacity: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., end_at_max_hold: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[_Union[Namespace, _Mapping]] = ..., min_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expiry: _Optional[_Union[Policy.Expiry, str]] = ..., reaper: _Optional[_Union[Policy.Reaper, str]] = ..., frozen: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_leases: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., max_waiters: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., history: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_reap_failures: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., hook_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., free_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., history_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., capacity: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., end_at_max_hold: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_priority: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., ageing: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., hand_over_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ReapFailure(_message.Message):
     __slots__ = ["error", "lease", "next_try_at", "reap_failures"]
@@ -699,6 +755,26 @@ class ReapResponse(_message.Message):
     more: bool
     reaped: int
     def __init__(self, reaped: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[ReapFailure, _Mapping]]] = ..., more: bool = ...) -> None: ...
+
+class RefuseHandOver(_message.Message):
+    __slots__ = ["reason"]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class RefuseHandOverRequest(_message.Message):
+    __slots__ = ["lease", "reason"]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    lease: LeaseRef
+    reason: str
+    def __init__(self, lease: _Optional[_Union[LeaseRef, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RefuseHandOverResponse(_message.Message):
+    __slots__ = ["asked"]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    asked: HandOver
+    def __init__(self, asked: _Optional[_Union[HandOver, _Mapping]] = ...) -> None: ...
 
 class ReleaseItem(_message.Message):
     __slots__ = ["failure", "lease", "success"]

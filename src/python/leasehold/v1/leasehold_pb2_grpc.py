@@ -54,6 +54,16 @@ class LeaseServiceStub(object):
                 request_serializer=leasehold_dot_v1_dot_leasehold__pb2.ReleaseRequest.SerializeToString,
                 response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.ReleaseResponse.FromString,
                 )
+        self.AskHandOver = channel.unary_unary(
+                '/leasehold.v1.LeaseService/AskHandOver',
+                request_serializer=leasehold_dot_v1_dot_leasehold__pb2.AskHandOverRequest.SerializeToString,
+                response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.AskHandOverResponse.FromString,
+                )
+        self.RefuseHandOver = channel.unary_unary(
+                '/leasehold.v1.LeaseService/RefuseHandOver',
+                request_serializer=leasehold_dot_v1_dot_leasehold__pb2.RefuseHandOverRequest.SerializeToString,
+                response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.RefuseHandOverResponse.FromString,
+                )
         self.GetLease = channel.unary_unary(
                 '/leasehold.v1.LeaseService/GetLease',
                 request_serializer=leasehold_dot_v1_dot_leasehold__pb2.GetLeaseRequest.SerializeToString,
@@ -139,6 +149,24 @@ class LeaseServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AskHandOver(self, request, context):
+        """Asks the holders of a scope to hand it over; the server never ends a lease for that. A holder is told by its heartbeats
+        and by Hold. It releases, refuses, or leaves the request unanswered. Idempotent: one who is asked already is not asked
+        again before answer_by, nor before the lease ends where the request is not answered. The request stays when its asker
+        leaves the queue. NOT_FOUND (NOT_HELD): the scope is not held, with that token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RefuseHandOver(self, request, context):
+        """Refuses a request, as its holder. Idempotent: the first words stay. NOT_FOUND (NOT_HELD): the lease key does not hold
+        the scope; FAILED_PRECONDITION (NOT_ASKED): there is no request.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetLease(self, request, context):
         """The holders of a scope, and how the last hold ended. NOT_FOUND (NOT_HELD) when neither is known.
         """
@@ -202,6 +230,16 @@ def add_LeaseServiceServicer_to_server(servicer, server):
                     servicer.Release,
                     request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.ReleaseRequest.FromString,
                     response_serializer=leasehold_dot_v1_dot_leasehold__pb2.ReleaseResponse.SerializeToString,
+            ),
+            'AskHandOver': grpc.unary_unary_rpc_method_handler(
+                    servicer.AskHandOver,
+                    request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.AskHandOverRequest.FromString,
+                    response_serializer=leasehold_dot_v1_dot_leasehold__pb2.AskHandOverResponse.SerializeToString,
+            ),
+            'RefuseHandOver': grpc.unary_unary_rpc_method_handler(
+                    servicer.RefuseHandOver,
+                    request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.RefuseHandOverRequest.FromString,
+                    response_serializer=leasehold_dot_v1_dot_leasehold__pb2.RefuseHandOverResponse.SerializeToString,
             ),
             'GetLease': grpc.unary_unary_rpc_method_handler(
                     servicer.GetLease,
@@ -361,6 +399,40 @@ class LeaseService(object):
         return grpc.experimental.unary_unary(request, target, '/leasehold.v1.LeaseService/Release',
             leasehold_dot_v1_dot_leasehold__pb2.ReleaseRequest.SerializeToString,
             leasehold_dot_v1_dot_leasehold__pb2.ReleaseResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def AskHandOver(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/leasehold.v1.LeaseService/AskHandOver',
+            leasehold_dot_v1_dot_leasehold__pb2.AskHandOverRequest.SerializeToString,
+            leasehold_dot_v1_dot_leasehold__pb2.AskHandOverResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def RefuseHandOver(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/leasehold.v1.LeaseService/RefuseHandOver',
+            leasehold_dot_v1_dot_leasehold__pb2.RefuseHandOverRequest.SerializeToString,
+            leasehold_dot_v1_dot_leasehold__pb2.RefuseHandOverResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
