@@ -160,6 +160,17 @@ static void expose_schedules(struct lh_exposition *out, const struct lh_store *s
 #undef EACH
 }
 
+static void expose_hand_overs(struct lh_exposition *out, const struct lh_store *store)
+{
+    const struct lh_store_hand_overs of = lh_store_hand_overs(store);
+
+    lh_expose_family(out, "leasehold_hand_over_requests", LH_EXPOSE_GAUGE,
+                     "Requests to hand over a lease that is held; unanswered: hand_over_grace has passed.");
+    lh_expose_count(out, of.open, "state", "open", NULL);
+    lh_expose_count(out, of.refused, "state", "refused", NULL);
+    lh_expose_count(out, of.unanswered, "state", "unanswered", NULL);
+}
+
 /* --- access --- */
 
 static void expose_access(struct lh_exposition *out, const struct lh_service *service)
@@ -329,6 +340,7 @@ static void expose_database(struct lh_exposition *out, const struct lh_metrics_d
         expose_store(out, &store);
         expose_namespaces(out, database->store);
         expose_schedules(out, database->store);
+        expose_hand_overs(out, database->store);
     } else {
         collect_database_bounds(bounds, database->coordinator, &store);
         expose_bounds(out, bounds, DATABASE_BOUNDS);

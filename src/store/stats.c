@@ -220,6 +220,35 @@ const struct lh_store_ticks *lh_store_ticks(const struct lh_store *base, size_t 
     return store->ticks;
 }
 
+static void read_hand_overs(struct control_call *call, enum lh_status status, const PGresult *result,
+                            const struct lh_error *error)
+{
+    static const char *const names[] = {"open", "refused", "unanswered"};
+    int at[3];
+
+    if (status != LH_OK)
+        return;
+    lh_pg_result_columns(result, names, at, 3);
+    call->store->hand_overs = (struct lh_store_hand_overs){.open = (uint64_t)lh_pg_int8(result, 0, at[0]),
+                                                           .refused = (uint64_t)lh_pg_int8(result, 0, at[1]),
+                                                           .unanswered = (uint64_t)lh_pg_int8(result, 0, at[2])};
+}
+
+static void look_at_hand_overs(struct pg_store *store)
+{
+    static const struct lh_pg_statement statement = {
+        "survey_hand_overs", "select * from leasehold_internal.survey_hand_overs()", 0, {0}};
+    struct control_call *call = lh_control_call_begin(store, read_hand_overs, NULL, NULL);
+
+    call->is_clients = true;
+    lh_control_call_send(call, &statement);
+}
+
+struct lh_store_hand_overs lh_store_hand_overs(const struct lh_store *base)
+{
+    return ((const struct pg_store *)(const void *)base)->hand_overs;
+}
+
 /* --- the survey --- */
 
 static void read_survey(struct control_call *call, enum lh_status status, const PGresult *result,
@@ -257,5 +286,6 @@ enum lh_status lh_pg_store_survey(struct lh_store *base, lh_survey_cb *on_done, 
     lh_control_call_send(lh_control_call_begin(store, read_findings, NULL, NULL), &findings);
     lh_pg_store_look_at_namespaces(store);
     look_at_ticks(store);
+    look_at_hand_overs(store);
     return lh_control_call_send(lh_control_call_begin(store, read_survey, (void (*)(void))on_done, arg), &statement);
 }

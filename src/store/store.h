@@ -89,9 +89,18 @@ struct lh_store_ticks {
     uint64_t running;
     uint64_t waiting; /* ticks that may be claimed */
 };
+
+/* Requests to hand a lease over, at the last look. */
+struct lh_store_hand_overs {
+    uint64_t open;
+    uint64_t refused;
+    uint64_t unanswered; /* hand_over_grace has passed, and the lease is still held */
+};
+
 /* Returns the worst named_namespaces, then all others together; valid until the loop turns. */
 const struct lh_store_standing *lh_store_standings(const struct lh_store *store, size_t *count);
 /* Returns the same of schedules. */
 const struct lh_store_ticks *lh_store_ticks(const struct lh_store *store, size_t *count);
+struct lh_store_hand_overs lh_store_hand_overs(const struct lh_store *store);
 
 #endif

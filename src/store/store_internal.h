@@ -253,6 +253,7 @@ struct pg_store {
     size_t standing_count;
     struct lh_store_ticks ticks[LH_STORE_STANDINGS_MAX];
     size_t ticks_count;
+    struct lh_store_hand_overs hand_overs;
     int64_t standings_asked_us;
     int64_t standings_due_us;
     bool is_looking_at_namespaces;

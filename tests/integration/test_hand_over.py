@@ -1,11 +1,12 @@
 """Requests to hand a lease over, with a stock Python client: who may ask, how a holder learns of it, and what the asker sees."""
+import re
 import uuid
+from urllib.request import urlopen
 
 import grpc
 import pytest
 
-
-from harness import acquire_request, fails, lease_ref, pb, scope, wait_until
+from harness import acquire_request, fails, lease_ref, pb, release_request, scope, wait_until
 from streams import BOUND, Stream, holder, keys
 
 NS = "handover"
@@ -154,3 +155,23 @@ def test_what_cannot_be_asked_or_refused(service):
     with fails() as failure:
         service.client.lease.Acquire(acquire_request(NS, keys(), ask_hand_over=True))
     assert failure.value.code == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_requests_are_counted_by_their_state(service):
+    key = keys()
+    lease = service.client.lease.Acquire(acquire_request("handover.late", key, 600)).lease
+    service.psql("select leasehold.set_policy('handover.late', hand_over_grace => '0 s')")
+    service.client.lease.AskHandOver(pb.AskHandOverRequest(scope=scope("handover.late", key), reason="please"))
+
+    def agree(least):
+        """What the database says now is what the last survey found."""
+        rows = service.psql("select state || ' ' || count(*) from leasehold.hand_over_request group by state").splitlines()
+        found = {"open": 0, "refused": 0, "unanswered": 0, **{row.split()[0]: int(row.split()[1]) for row in rows}}
+        body = urlopen(f"http://127.0.0.1:{service.daemon.admin_port}/metrics", timeout=30).read().decode()
+        told = dict(re.findall(r'^leasehold_hand_over_requests\{state="(\w+)"\} (\d+)$', body, re.M))
+        return found[least] > 0 and {state: int(count) for state, count in told.items()} == found
+
+    wait_until(lambda: agree("unanswered"), BOUND, "the unanswered request in the metrics")
+    refuse(service, lease, "no")
+    wait_until(lambda: agree("refused"), BOUND, "the refused request in the metrics")
+    service.client.lease.Release(release_request(lease))
