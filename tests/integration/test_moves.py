@@ -63,15 +63,6 @@ def moving(cluster, tmp_path):
     site.close()
 
 
-@pytest.mark.parametrize("place", ["home", "eu"])
-def test_a_namespace_with_schedules_is_refused(moving, place):
-    moving.psql(place, "select leasehold.set_schedule('moving.nightly', '@daily')")
-    refused("there are schedules in moving: moving.nightly", "start", moving)
-    moving.psql(place, "select leasehold.remove_schedule('moving.nightly')")
-    moved("start", moving)
-    moved("undo", moving)
-
-
 def test_a_namespace_moves_with_its_leases_and_tokens_only_grow(moving):
     site = moving
     site.client.admin.SetPolicy(pb.SetPolicyRequest(
@@ -131,6 +122,60 @@ def test_a_namespace_moves_with_its_leases_and_tokens_only_grow(moving):
     late = site.clusters["home"].psql("select leasehold.acquire('moving', 'late', '1 s')", site.databases["home"], check=False)
     assert "namespace_frozen" in late.stderr  # where it was, for a daemon that was forgotten
     assert site.psql("home", "select count(*) from leasehold_move.source") == "0"
+
+
+RUN_NOW = "select leasehold.run_schedule_now('moving.nightly')"
+
+
+def claim(site, database):
+    """(lease key, token) of the next tick."""
+    return site.psql(database, "select (c.lease).lease_key, (c.lease).token from leasehold.claim_tick('moving.nightly', duration => '10 min') c").split("|")
+
+
+def claim_new(site, database):
+    """The same of one that is asked for now; a tick that runs has its second for itself."""
+    return wait_until(lambda: site.psql(database, RUN_NOW) and (claimed := claim(site, database))[1:] and claimed, BOUND, "a tick")
+
+
+def ticks(site, database):
+    return site.psql(database, "select state || ' ' || attempts from leasehold.tick where schedule = 'moving.nightly' order by token nulls last, at").splitlines()
+
+
+def end_tick(site, database, lease_key):
+    assert site.psql(database, "select leasehold.release_ok(namespace, key, lease_key) from leasehold.scope "
+                     f"where namespace = 'moving.nightly' and lease_key = '{lease_key}'") == "t"
+
+
+def test_schedules_move_with_their_ticks(moving):
+    site = moving
+    site.psql("home", "select leasehold.set_schedule('moving.nightly', '@yearly', overlap => 2), leasehold.set_schedule('movingx', '@yearly')")
+    claims = [claim_new(site, "home"), claim_new(site, "home")]
+    moved("start", site)
+    assert ticks(site, "eu") == ticks(site, "home") == ["running 1", "running 1"]
+    end_tick(site, "home", claims[0][0])
+    site.psql("home", RUN_NOW)  # while it is frozen
+    frozen = site.clusters["home"].psql("select leasehold.claim_tick('moving.nightly')", site.databases["home"], check=False)
+    assert "namespace_frozen" in frozen.stderr
+
+    restart(site, "eu")
+    end_tick(site, "eu", claims[1][0])
+    moved("finish", site)
+    assert ticks(site, "eu") == ["done 1", "done 1", "due 0"]
+    assert int(claim(site, "eu")[1]) > max(int(token) for _, token in claims)
+    claim_new(site, "eu")  # both places are free again
+    count = "select count(*), (select count(*) from leasehold.registered_hook) from leasehold.schedule"
+    assert (site.psql("home", count), site.psql("eu", count)) == ("1|4", "1|4")
+    refused("TO has 1 leases, waiters and schedules in movingx", "start", site, namespace="movingx", source="eu", target="home")
+
+
+def test_schedules_stay_when_a_move_is_undone(moving):
+    site = moving
+    site.psql("home", "select leasehold.set_schedule('moving.nightly', '@yearly'), leasehold.run_schedule_now('moving.nightly')")
+    moved("start", site)
+    moved("undo", site)
+    assert (ticks(site, "home"), ticks(site, "eu")) == (["due 0"], [])
+    assert site.psql("eu", "select count(*) from leasehold.schedule") == site.psql("eu", "select count(*) from leasehold.registered_hook") == "0"
+    assert len(claim(site, "home")) == 2
 
 
 def test_a_move_is_undone(moving):
@@ -231,7 +276,7 @@ def test_a_transaction_that_saw_the_namespace_before_the_freeze_is_waited_for(mo
 def test_a_move_with_other_databases_is_refused(moving):
     site = moving
     held = site.acquire("moving", "held", seconds=120)
-    refused("TO has 1 leases and waiters in moving", "start", site, source="eu", target="home")
+    refused("TO has 1 leases, waiters and schedules in moving", "start", site, source="eu", target="home")
     refused("FROM and TO are the same database", "start", site, source="eu", target="eu")
     moved("start", site)
     restart(site, "eu")
