@@ -42,7 +42,7 @@ export type RetryReason =
 
 /** A request whose attempt has failed. All requests are idempotent by their lease keys. */
 export interface Retry {
-  verb: 'Acquire' | 'AcquireAll' | 'ClaimTick' | 'Downgrade' | 'Release' | 'Explain';
+  verb: 'Acquire' | 'AcquireAll' | 'ClaimTick' | 'Downgrade' | 'Release' | 'Explain' | 'AskHandOver' | 'RefuseHandOver';
   namespace: string;
   /** Of several the first. */
   key: string;
@@ -99,7 +99,32 @@ export interface Listeners {
   onLost?: (error: LeaseLostError) => void;
 }
 
+/** A request to hand a lease over. It ends with the holder's lease; nothing ends the lease for it. */
+export interface HandOver {
+  askedAt: Date;
+  /** The asker, in its own words. */
+  askedBy: string;
+  /** The asker, as proved. */
+  principal: string;
+  /** In the asker's words, at most 1024 bytes. */
+  reason: string;
+  /** As the policy says, 30 s after askedAt by default. */
+  answerBy: Date;
+  /** What was left when the server answered; 0: the holder has not answered in time. */
+  answerInMs: number;
+  /** The holder's words; empty: it has not refused. */
+  refusal: string;
+  /** Of the lease, as askHandOver tells; so is the next. */
+  owner: string;
+  /** Null: this caller may not see it. */
+  token: bigint | null;
+}
+
 export interface AcquireOptions extends Listeners {
+  /** While it waits, it asks each holder before it to hand the lease over, once. */
+  askHandOver?: boolean;
+  /** Called once for each request to hand the lease over: release it, call refuseHandOver, or let answerInMs pass. What it throws is a warning. */
+  onAsked?: (request: HandOver) => void;
   /** How long the lease lives without a renewal; default 30000. It is renewed at a third of it. */
   durationMs?: number;
   /** How long to queue for a lease that is held; default 0, do not wait. Infinity: for ever. */
@@ -133,7 +158,7 @@ export interface WorkOptions extends AcquireOptions {
   signal?: AbortSignal;
 }
 
-export type TickOptions = Pick<WorkOptions, 'durationMs' | 'owner' | 'labels' | 'signal' | 'strategy' | keyof Listeners>;
+export type TickOptions = Pick<WorkOptions, 'onAsked' | 'durationMs' | 'owner' | 'labels' | 'signal' | 'strategy' | keyof Listeners>;
 
 /** An instant of a schedule, and the lease of its work. */
 export class Tick {
@@ -162,6 +187,9 @@ export interface Scope {
 export type AllOptions = Pick<WorkOptions, 'durationMs' | 'waitMs' | 'owner' | 'labels' | 'signal' | 'strategy' | keyof Listeners>;
 
 export interface LeadOptions extends Listeners {
+  /** As a candidate asks the leader to hand over. */
+  askHandOver?: boolean;
+  onAsked?: (request: HandOver) => void;
   /** How long a leader that is stopped or cut off is waited for; default 15000. */
   durationMs?: number;
   /** Names the candidate. */
@@ -285,6 +313,12 @@ export class Client implements AsyncDisposable {
    */
   ticks(name: string, options?: TickOptions): AsyncGenerator<Tick, void, void>;
 
+  /**
+   * As an administrator, asks the holders of a key to give their leases back, with a reason of up to 1024 bytes. The request of each, with its
+   * refusal where there is one: ask again to see it. Nobody holds the key: none.
+   */
+  askHandOver(namespace: string, key: string, reason?: string): Promise<HandOver[]>;
+
   /** Who holds the key, whether it is alive, who waits, and what to do. */
   explain(namespace: string, key: string): Promise<Explanation>;
 
@@ -350,6 +384,10 @@ export class Lease implements AsyncDisposable {
    * when nothing was answered within `patienceMs`: then it may have been done, and may be called again.
    */
   downgrade(units?: number): Promise<void>;
+  /**
+   * Answers a request to hand the lease over; the asker reads the words, 1 to 1024 bytes. The first ones stay. False: nobody has asked.
+   */
+  refuseHandOver(words: string): Promise<boolean>;
   /** Gives the lease back, with a result or as failed. Rejects with LeaseLostError if it was lost before. */
   release(outcome?: { result?: unknown; failure?: unknown }): Promise<void>;
   /**

@@ -22,7 +22,7 @@ const [DAY_MS, YEAR_MS] = [86400000, 365 * 86400000];
 const isObject = (value) => typeof value === 'object' && value !== null;
 
 /** The daemon's bounds, which are those of C and SQL too. */
-const BYTES = { segment: [1, 63], key: [1, 1024], owner: [0, 255], label_name: [1, 63], label_value: [0, 255] };
+const BYTES = { segment: [1, 63], key: [1, 1024], owner: [0, 255], label_name: [1, 63], label_value: [0, 255], reason: [0, 1024] };
 const [MOST_SEGMENTS, MOST_NAMESPACE_BYTES, MOST_LABELS, MOST_SCOPES] = [16, 255, 16, 100];
 
 const outOfBounds = (field, words, name = field) => new InvalidArgumentError(`${name} ${words}`, field, words);
@@ -45,6 +45,7 @@ const BOUNDS = {
   },
   key: (value) => bounded('key', value),
   owner: (value) => bounded('owner', value),
+  reason: (value) => bounded('reason', value),
   labels(value) {
     const pairs = Object.entries(value);
     if (pairs.length > MOST_LABELS) throw outOfBounds('labels', `must be at most ${MOST_LABELS}, are ${pairs.length}`);
@@ -83,8 +84,11 @@ const RULES = {
   onRenewed: ['a function', (value) => typeof value === 'function'],
   onReleased: ['a function', (value) => typeof value === 'function'],
   onLost: ['a function', (value) => typeof value === 'function'],
+  onAsked: ['a function', (value) => typeof value === 'function'],
   children: ['true or false', (value) => typeof value === 'boolean'],
   whileAlive: ['true or false', (value) => typeof value === 'boolean'],
+  askHandOver: ['true or false', (value) => typeof value === 'boolean'],
+  reason: ['a string of Unicode without NUL', isUnicode],
   labels: ['an object of strings, of Unicode without NUL', (value) => isObject(value) && Object.entries(value).flat().every(isUnicode)],
   signal: ['an AbortSignal', (value) => isObject(value) && typeof value.addEventListener === 'function' && typeof value.aborted === 'boolean'],
   onQueued: ['a function', (value) => typeof value === 'function'],
@@ -146,17 +150,18 @@ function requestOf(namespace, key, options) {
   const given = Object.fromEntries(Object.entries(options).filter(([name, value]) => value !== undefined && name !== 'signal'));
   const request = { durationMs: 30000, waitMs: 0, labels: {}, shared: false, units: 1, priority: 0, isHold: false, ...given, namespace, key };
   if (request.whileAlive && request.waitMs === Infinity) throw refused('waitMs', request.waitMs, 'a number of milliseconds with whileAlive');
+  if (request.askHandOver && request.waitMs === 0 && !request.whileAlive) throw refused('askHandOver', true, 'false without a wait');
   if (!request.shared && request.units !== 1) throw refused('units', request.units, '1 without shared');
   return request;
 }
 
 const LISTENERS = ['onGranted', 'onRenewed', 'onReleased', 'onLost'];
-const ACQUIRE = ['priority', 'durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued', 'whileAlive', 'strategy', ...LISTENERS];
+const ACQUIRE = ['priority', 'askHandOver', 'onAsked', 'durationMs', 'waitMs', 'owner', 'labels', 'shared', 'units', 'signal', 'atLeastMs', 'onQueued', 'whileAlive', 'strategy', ...LISTENERS];
 const ALL = ['durationMs', 'waitMs', 'owner', 'labels', 'signal', 'strategy', ...LISTENERS];
 const WATCH = ['key', 'children', 'signal'];
 const SCOPE = ['namespace', 'key', 'shared', 'units'];
-const LEAD = ['priority', 'durationMs', 'owner', 'labels', 'atLeastMs', 'signal', 'onLeader', 'strategy', ...LISTENERS];
-const TICKS = ['durationMs', 'owner', 'labels', 'signal', 'strategy', ...LISTENERS];
+const LEAD = ['priority', 'askHandOver', 'onAsked', 'durationMs', 'owner', 'labels', 'atLeastMs', 'signal', 'onLeader', 'strategy', ...LISTENERS];
+const TICKS = ['onAsked', 'durationMs', 'owner', 'labels', 'signal', 'strategy', ...LISTENERS];
 const CLIENT = ['server', 'database', 'owner', 'tls', 'tokenFile', 'patienceMs', 'pollMs', 'warn', 'strategy', 'retryLog'];
 const RELEASE = ['result', 'failure'];
 const TLS = ['caFile', 'certFile', 'keyFile', 'serverName'];

@@ -8,8 +8,8 @@ const { SqlTransport } = require('./sql.js');
 const { Declared } = require('./declared.js');
 const { Lease, asyncDispose } = require('./lease.js');
 const { Renewer } = require('./renewer.js');
-const { checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, CLIENT, LEAD, LISTENERS, TICKS, TLS, WATCH } = require('./arguments.js');
-const { ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
+const { check, checkNoMore, checkOptions, optionsAndWork, refused, requestOf, requestOfAll, ACQUIRE, ALL, CLIENT, LEAD, LISTENERS, TICKS, TLS, WATCH } = require('./arguments.js');
+const { ClosedError, DeniedError, InvalidArgumentError, LeaseLostError, UnavailableError } = require('./errors.js');
 const { signalsAround, within } = require('./nested.js');
 const { Retries } = require('./retry.js');
 const { refsOf } = require('./scopes.js');
@@ -143,6 +143,21 @@ class Client {
     return this.#retries.of('Explain', { namespace, key }).repeat(until, this.#closing.signal, once);
   }
 
+  async askHandOver(namespace, key, reason = '', ...more) {
+    checkNoMore('askHandOver', more, 'namespace, key, reason');
+    requestOf(namespace, key, {});
+    check('reason', reason);
+    if (this.#closing.signal.aborted) throw new ClosedError();
+    const until = clock() + this.#renewer.patienceMs;
+    const once = () => this._transport.askHandOver({ namespace, key, reason, owner: this.owner }, Math.max(until - clock(), 1));
+    try {
+      return await this.#retries.of('AskHandOver', { namespace, key }).repeat(until, this.#closing.signal, once);
+    } catch (error) {
+      if (error instanceof LeaseLostError) return []; // nobody holds it
+      throw error;
+    }
+  }
+
   async *watch(namespace = '', options = {}, ...more) {
     checkNoMore('watch', more, 'namespace, options');
     checkOptions('watch', options, WATCH);
@@ -184,7 +199,7 @@ class Client {
   }
 
   #complete(request) {
-    const listeners = Object.fromEntries([...LISTENERS, 'onQueued'].map((name) => [name, this.#tell(request[name])]));
+    const listeners = Object.fromEntries([...LISTENERS, 'onAsked', 'onQueued'].map((name) => [name, this.#tell(request[name])]));
     return { ...request, ...listeners, owner: request.owner ?? this.owner, leaseKey: crypto.randomUUID() };
   }
 

@@ -198,7 +198,21 @@ class GrpcTransport {
       isFinal: each.deadline_is_final,
       reason: reasonOf(each.end_reason),
       message: each.message,
+      asked: each.asked && handOverOf(each.asked),
     }));
+  }
+
+  async askHandOver({ reason, owner, ...scope }, timeoutMs) {
+    const { holders } = await this.#unary('AskHandOver', scope, { scope: scopeOf(scope), reason, owner }, timeoutMs);
+    return holders.map((holder) => handOverOf(holder.asked, holder.owner, holder.token === '0' ? null : BigInt(holder.token)));
+  }
+
+  /** False: there is no request, or no lease. */
+  refuseHandOver(ref, reason, timeoutMs) {
+    return this.#unary('RefuseHandOver', ref, { lease: refOf(ref), reason }, timeoutMs).then(() => true, (error) => {
+      if (error instanceof LeaseLostError || error.reason === 'NOT_ASKED') return false;
+      throw error;
+    });
   }
 
   async downgrade(ref, units, timeoutMs) {
@@ -281,12 +295,14 @@ class Tie {
 
   constructor(call, request, waitMs) {
     this.#call = call;
-    this.isWorking = () => true; // the lease's, once it is granted
+    this.isWorking = () => true; // the lease's, once it is granted; so is the next
+    this.onAsked = () => {};
     call.write({ acquire: messageOf(request, waitMs) });
     this.#alive();
     const timer = setInterval(() => this.#alive(), Math.min(ALIVE_MS, request.durationMs / 3)).unref();
     call.on('status', () => clearInterval(timer));
     call.on('data', (event) => {
+      if (event.asked) this.onAsked(handOverOf(event.asked));
       if (event.lost) this.#lost = reasonOf(event.lost.end_reason);
     });
     call.on('error', () => {}); // a status follows
@@ -320,6 +336,9 @@ function eventOf({ type, lease, reason, end_reason: ended, result, error }) {
   };
 }
 
+const handOverOf = ({ asked_at: askedAt, asked_by: askedBy, principal, reason, answer_by: answerBy, answer_in: answerIn, refusal }, owner = '', token = null) =>
+  ({ askedAt: dateOf(askedAt), askedBy, principal, reason, answerBy: dateOf(answerBy), answerInMs: msOf(answerIn), refusal, owner, token });
+
 const grantOf = ({ token, units, slots, remaining, deadline_is_final: isFinal }, since) => ({
   token: BigInt(token),
   units,
@@ -332,6 +351,7 @@ function messageOf(request, waitMs) {
   let wait = waitMs === Infinity ? { wait_forever: true } : { wait: durationOf(waitMs) };
   if (request.whileAlive) wait = { wait_while_alive: true, wait: durationOf(request.waitMs) };
   const rest = request.atLeastMs === undefined ? {} : { at_least: durationOf(request.atLeastMs) };
+  if (request.askHandOver && (waitMs || request.whileAlive)) rest.ask_hand_over = true;
   return { ...refOf(request), duration: durationOf(request.durationMs), owner: request.owner, labels: request.labels, priority: request.priority, ...wait, ...rest, ...shareOf(request) };
 }
 
@@ -408,7 +428,7 @@ function errorOf(ref, status) {
   if (['LEASE_HELD', 'WAIT_TIMEOUT', 'SCOPE_BUSY'].includes(reason)) return new HeldError(words, { ...contention, reason });
   if (reason === 'NOT_HELD') return new LeaseLostError(words, 'unknown');
   if (['INVALID_ARGUMENT', 'MESSAGE_TOO_LARGE'].includes(reason)) return new InvalidArgumentError(words, field, limit);
-  const refusals = ['NAMESPACE_FROZEN', 'HOOK_REJECTED', 'LEASE_ENDED', 'QUOTA_EXCEEDED', 'UNAUTHENTICATED', 'ACCESS_DENIED'];
+  const refusals = ['NAMESPACE_FROZEN', 'HOOK_REJECTED', 'LEASE_ENDED', 'QUOTA_EXCEEDED', 'UNAUTHENTICATED', 'ACCESS_DENIED', 'NOT_ASKED'];
   const codes = ['UNAUTHENTICATED', 'PERMISSION_DENIED', 'UNIMPLEMENTED', 'FAILED_PRECONDITION'];
   if (refusals.includes(reason) || codes.includes(grpc.status[status.code])) return new DeniedError(words, reason || grpc.status[status.code]);
   const why = reason in REASONS ? reason : retryAfterMs && !reason ? 'RETRY_INFO' : evidenceOf(status.code, words);

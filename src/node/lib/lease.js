@@ -18,6 +18,7 @@ class Lease {
   #lost = null;
   #releasing = null;
   #isReleased = false;
+  #askedAt = null; // the last request to hand it over
 
   constructor(renewer, request, grant) {
     this.#renewer = renewer;
@@ -113,6 +114,24 @@ class Lease {
       if (error instanceof LeaseLostError && !this.#releasing) this._lose(error.reason); // else the release tells
       throw error;
     }
+  }
+
+  /** Answers a request to hand the lease over. False: nobody has asked. */
+  async refuseHandOver(words) {
+    check('reason', words);
+    if (words === '') throw new InvalidArgumentError('reason must be 1 to 1024 bytes, has 0', 'reason', '1 to 1024 bytes');
+    this._checkSingle('refuse');
+    this.check();
+    const { retries, transport, patienceMs } = this.#renewer;
+    const until = clock() + patienceMs;
+    return retries.of('RefuseHandOver', this._request).repeat(until, null, () => transport.refuseHandOver(this._ref, words, Math.max(until - clock(), 1)));
+  }
+
+  /** Tells of each request once, though renewals and the stream of a leader have it again and again. */
+  _wasAsked(request) {
+    if (!request || request.askedAt.getTime() === this.#askedAt || !this.isHeld()) return;
+    this.#askedAt = request.askedAt.getTime();
+    this._request.onAsked?.(request);
   }
 
   /** Gives the lease back. Repeated until it is answered, or the deadline has passed. */

@@ -114,6 +114,7 @@ class Renewer {
         lease._next = sent + lease.durationMs / 3;
         lease._trouble = '';
         lease._request.onRenewed?.(lease);
+        lease._wasAsked(beats[n].asked);
         this.#tie(lease);
       } else if (beats?.[n].outcome === 'lost') {
         // Nobody else has its lease key: the daemon ended it because its stream broke.
@@ -144,6 +145,7 @@ class Renewer {
   #follow(lease) {
     const tie = lease._tie;
     tie.isWorking = () => lease._isWorking;
+    tie.onAsked = (request) => lease._wasAsked(request);
     tie.onEnd((reason) => {
       if (lease._tie === tie) lease._tie = null;
       if (!this.#leases.has(lease) || !lease._isRenewed) return;

@@ -2,9 +2,9 @@
 
 // A lease has one key, or several that were acquired in one step.
 
-function refsOf({ leaseKey, durationMs, scopes, namespace, key }) {
+function refsOf({ leaseKey, durationMs, scopes, namespace, key, onAsked }) {
   if (key === '') return []; // no tick is claimed yet
-  return (scopes ?? [{ namespace, key }]).map((scope) => ({ namespace: scope.namespace, key: scope.key, leaseKey, durationMs }));
+  return (scopes ?? [{ namespace, key }]).map((scope) => ({ namespace: scope.namespace, key: scope.key, leaseKey, durationMs, isListening: Boolean(onAsked) }));
 }
 
 /** One lease of several keys: it lasts as long as all do. */

@@ -46,6 +46,11 @@ select extract(epoch from h.deadline - clock_timestamp())::text as seconds,
  where s.limits is not null
  order by u.n`;
 
+const REQUEST = `(extract(epoch from asked_at) * 1000)::text as asked_at, asked_by, principal, reason, (extract(epoch from answer_by) * 1000)::text as answer_by,
+       (extract(epoch from greatest(answer_by - clock_timestamp(), interval '0')) * 1000)::text as answer_in`;
+const ASKED = `select lease_key::text, ${REQUEST} from leasehold.asked($1::text[]::uuid[])`;
+const ASK = `select ${REQUEST}, refusal, owner, token::text from leasehold.ask_hand_over($1::text, $2::text, $3::text::uuid, $4::text)`;
+
 const RELEASE = {
   released: 'select leasehold.release_ok($1::text, $2::text, $3::text::uuid, nullif($4::text, $$$$)::jsonb)::text as done',
   failed: 'select leasehold.release_fail($1::text, $2::text, $3::text::uuid, $4::text)::text as done',
@@ -136,6 +141,7 @@ class SqlTransport {
     if (grant || waitMs === 0) return grant ?? Promise.reject(await this.#held(session, request));
     const pollMs = this.#pollMs(session);
     let isListening = session.isPooled;
+    let asked = '';
     try {
       for (;;) {
         // A place that is not asked for again is free after this.
@@ -146,6 +152,7 @@ class SqlTransport {
         session.hasNews = false;
         grant = await this.#try(session, request);
         if (grant) return grant;
+        if (request.askHandOver) asked = await this.#askAsWaiter(session, place, asked);
         if (request.whileAlive) until = (await this.#held(session, request)).isAlive !== false ? Infinity : Math.min(until, clock() + request.waitMs);
         if (clock() >= until) throw Object.assign(await this.#held(session, request), { reason: 'WAIT_TIMEOUT' });
         if (request.onQueued) {
@@ -159,6 +166,13 @@ class SqlTransport {
       if (!grant && !session.isBroken) await session.query('select leasehold.leave_queue($1::text, $2::text, $3::text::uuid)', place).catch(() => {});
       await unlisten(session);
     }
+  }
+
+  /** Asks the holders to hand over, once: `asked` says whom it has asked, and so does the answer. */
+  async #askAsWaiter(session, place, asked) {
+    const [{ now }] = await session.query("select concat(since, '/', token, '/', holders) as now from leasehold.explain($1::text, $2::text)", place.slice(0, 2));
+    if (now !== asked) await session.query(ASK, [...place, '']);
+    return now;
   }
 
   #pollMs({ isPooled }) {
@@ -201,10 +215,13 @@ class SqlTransport {
       const columns = ['namespace', 'key', 'leaseKey'].map((name) => some.map((ref) => ref[name]));
       const rows = await this.#renewal.query(
         HEARTBEAT, [...columns, LOCK_TIMEOUT, some.map((ref) => ref.durationMs / 1000)], until - clock());
+      const listening = some.filter(({ isListening }) => isListening).map(({ leaseKey }) => leaseKey);
+      const asked = listening.length ? await this.#renewal.query(ASKED, [listening], until - clock()) : [];
+      const requests = new Map(asked.map((row) => [row.lease_key, handOverOf(row)]));
       return Promise.all(rows.map(async ({ seconds, final }, n) =>
         seconds === null
           ? { outcome: 'lost', reason: await this.#reason(this.#renewal, some[n]) }
-          : { outcome: 'ok', remainingMs: Number(seconds) * 1000, isFinal: final === 'true' }));
+          : { outcome: 'ok', remainingMs: Number(seconds) * 1000, isFinal: final === 'true', asked: requests.get(some[n].leaseKey) }));
     };
     try {
       return await renew(refs);
@@ -263,6 +280,16 @@ class SqlTransport {
     });
   }
 
+  askHandOver({ namespace, key, reason }, timeoutMs) {
+    return this.#with(async (session) => (await session.query(ASK, [namespace, key, null, reason], timeoutMs)).map(handOverOf));
+  }
+
+  /** False: there is no request, or no lease. */
+  refuseHandOver({ namespace, key, leaseKey }, reason, timeoutMs) {
+    const sql = 'select leasehold.refuse_hand_over($1::text, $2::text, $3::text::uuid, $4::text)::text as done';
+    return this.#with(async (session) => (await session.query(sql, [namespace, key, leaseKey, reason], timeoutMs))[0].done === 'true');
+  }
+
   explain({ namespace, key }, timeoutMs) {
     return this.#with(async (session) => {
       const [{ found }] = await session.query("select (to_jsonb(e) || jsonb_build_object('token', e.token::text))::text as found from leasehold.explain($1::text, $2::text) e", [namespace, key], timeoutMs);
@@ -298,6 +325,11 @@ function heldOf(scope, { state, holder, waiters, advice, holders, free, alive, s
     { holder, ahead: Number(waiters), holderCount: Number(holders), unitsFree: free === null ? null : Number(free),
       ...(alive === null ? {} : { isAlive: alive === 'true', silentMs: Number(silent) * 1000, heldMs: Number(held) * 1000 }) });
 }
+
+const handOverOf = ({ asked_at: askedAt, asked_by: askedBy, principal, reason, answer_by: answerBy, answer_in: answerIn, refusal, owner = '', token = null }) => ({
+  askedAt: new Date(Number(askedAt)), askedBy, principal, reason, answerBy: new Date(Number(answerBy)), answerInMs: Number(answerIn), refusal: refusal ?? '', owner,
+  token: token === null ? null : BigInt(token),
+});
 
 async function unlisten(session) {
   if (!session.isPooled && !session.isBroken) await session.query('unlisten *').catch(() => session.break());

@@ -10,11 +10,12 @@ from .arguments import Scope
 from .client import Client, Lease
 from .declared import AsyncDeclared, Declared
 from .errors import Denied, Held, InvalidArgument, LeaseholdError, LeaseLost, Unavailable
+from .hand_over import HandOver
 from .look import Event, Explanation
 from .nested import remaining
 from .retry import Retry, Strategy, best_effort, controlled_backoff, fail_fast
 from .ticks import AsyncTick, Tick
 from .tls import TLS
 
-__all__ = ["TLS", "AsyncClient", "AsyncDeclared", "AsyncLease", "AsyncTick", "Client", "Declared", "Denied", "Event", "Explanation", "Held", "InvalidArgument", "Lease", "LeaseLost", "LeaseholdError",
+__all__ = ["TLS", "AsyncClient", "AsyncDeclared", "AsyncLease", "AsyncTick", "Client", "Declared", "Denied", "Event", "Explanation", "HandOver", "Held", "InvalidArgument", "Lease", "LeaseLost", "LeaseholdError",
            "Retry", "Scope", "Strategy", "Tick", "Unavailable", "best_effort", "controlled_backoff", "dbapi", "fail_fast", "remaining"]

@@ -7,12 +7,13 @@ import functools
 from types import TracebackType
 from typing import Any, AsyncContextManager, AsyncIterator, Awaitable, Callable, Iterable, Mapping, ParamSpec, TypeVar, Unpack
 
-from . import arguments, look, nested
+from . import arguments, hand_over, look, nested
 from .arguments import LeadOptions, Options, Scope, TickOptions
 from .client import BaseClient, describe, has_failed, is_told, note
 from .declared import AsyncDeclared
 from .errors import Held, LeaseholdError, LeaseLost
 from .lease import BaseLease
+from .hand_over import HandOver
 from .look import Event, Explanation
 from .retry import Strategy
 from .runtime import Runtime, Tasks
@@ -53,6 +54,10 @@ class AsyncLease(BaseLease):
     async def downgrade(self, units: int = 1) -> None:
         """As Lease.downgrade."""
         await self._core.downgrade(self, units)
+
+    async def refuse_hand_over(self, words: str) -> bool:
+        """As Lease.refuse_hand_over."""
+        return await hand_over.refuse(self, words)
 
     async def guard(self, cursor: Any) -> None:
         """In the transaction of the asynchronous cursor: until it ends, the lease passes to nobody else. Raises LeaseLost."""
@@ -109,12 +114,12 @@ class AsyncClient(BaseClient):
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
               units: int = 1, at_least: float | None = None, while_alive: bool = False, on_granted: Callable[[AsyncLease], object] | None = None,
               on_renewed: Callable[[AsyncLease], object] | None = None, on_released: Callable[[AsyncLease], object] | None = None, strategy: Strategy | None = None,
-              priority: int = 0) -> AsyncLease:
+              priority: int = 0, on_asked: Callable[[HandOver], object] | None = None, ask_hand_over: bool = False) -> AsyncLease:
         """A lease for `async with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, in the loop. The
         rest is as of Client.lease."""
         return AsyncLease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared,
                           units=units, at_least=at_least, while_alive=while_alive, on_granted=on_granted, on_renewed=on_renewed, on_released=on_released,
-                          strategy=strategy, priority=priority)
+                          strategy=strategy, priority=priority, on_asked=on_asked, ask_hand_over=ask_hand_over)
 
     def lease_all(self, scopes: Iterable[tuple[str, str] | Scope], *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
                   labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, strategy: Strategy | None = None) -> AsyncLease:
@@ -176,6 +181,10 @@ class AsyncClient(BaseClient):
                 if not isinstance(error, LeaseholdError):
                     self._core.drop(lease, describe(error))
                 raise
+
+    async def ask_hand_over(self, namespace: str, key: str, reason: str = "") -> list[HandOver]:
+        """As Client.ask_hand_over."""
+        return await hand_over.ask(self._core, namespace, key, reason)
 
     async def explain(self, namespace: str, key: str) -> Explanation:
         """As Client.explain."""

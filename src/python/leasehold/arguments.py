@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from .errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from .hand_over import HandOver
     from .retry import Strategy
 
 MOST_UNITS = 1_000_000
@@ -22,7 +23,7 @@ MOST_NAMESPACE_BYTES = 255
 MOST_LABELS = 16
 MOST_SCOPES = 100
 # The daemon's bounds, which are those of C and SQL too.
-BYTES = {"segment": (1, 63), "key": (1, 1024), "owner": (0, 255), "label_name": (1, 63), "label_value": (0, 255)}
+BYTES = {"segment": (1, 63), "key": (1, 1024), "owner": (0, 255), "label_name": (1, 63), "label_value": (0, 255), "reason": (0, 1024)}
 
 
 def refused(name: str, value: Any, wanted: str) -> InvalidArgument:
@@ -85,6 +86,13 @@ def key_text(value: Any) -> str:
 
 def owner_text(value: Any) -> str:
     return bounded("owner", "owner", value)
+
+
+def reason_text(value: Any, least: int) -> str:
+    """Of a request to hand over, or of its refusal."""
+    if is_text(value) and len(value.encode()) < least:
+        raise out_of_bounds(f"reason must be {least} to {BYTES['reason'][1]} bytes, has 0")
+    return bounded("reason", "reason", value)
 
 
 def given(name: str, value: Any) -> str | None:
@@ -199,6 +207,7 @@ class TickOptions(TypedDict, total=False):
     on_renewed: Callable[[Any], object] | None
     on_released: Callable[[Any], object] | None
     strategy: Strategy | None
+    on_asked: Callable[[HandOver], object] | None
 
 
 class LeadOptions(TickOptions, total=False):
@@ -206,6 +215,7 @@ class LeadOptions(TickOptions, total=False):
 
     at_least: float | None
     priority: int
+    ask_hand_over: bool
 
 
 class Options(LeadOptions, total=False):
@@ -236,6 +246,7 @@ class Asked:
     strategy: Strategy | None  # None: the client's
     scopes: tuple[Scope, ...]  # acquired in one step, the first is the namespace and key above; empty: that alone
     priority: int  # of a waiter
+    ask_hand_over: bool  # while it waits, the holders that it waits behind
     is_tick: bool  # the next one of the schedule with this name is claimed
 
     @property
@@ -246,16 +257,21 @@ class Asked:
 def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, wait: Any = 0, owner: Any = None, labels: Any = None,
           on_lost: Any = None, shared: Any = False, units: Any = 1, at_least: Any = None, while_alive: Any = False,
           on_granted: Any = None, on_renewed: Any = None, on_released: Any = None, is_tied: bool = False, strategy: Any = None,
-          scopes: tuple[Scope, ...] = (), is_tick: bool = False, priority: Any = 0) -> Asked:
-    if not isinstance(while_alive, bool):
-        raise refused("while_alive", while_alive, "True or False")
+          scopes: tuple[Scope, ...] = (), is_tick: bool = False, priority: Any = 0, on_asked: Any = None,
+          ask_hand_over: Any = False) -> Asked:
+    for name, value in {"while_alive": while_alive, "ask_hand_over": ask_hand_over}.items():
+        if not isinstance(value, bool):
+            raise refused(name, value, "True or False")
+    if ask_hand_over and seconds_to_wait(wait) == 0 and not while_alive and not is_tied:
+        raise refused("ask_hand_over", ask_hand_over, "False without a wait")
     if while_alive and seconds_to_wait(wait) == math.inf:
         raise refused("wait", wait, "a number of seconds with while_alive")
     if is_tied and shared:
         raise refused("shared", shared, "False for a leader's lease")
-    listeners = {"on_granted": on_granted, "on_renewed": on_renewed, "on_released": on_released}
+    listeners = {"on_granted": on_granted, "on_renewed": on_renewed, "on_released": on_released, "on_asked": on_asked}
     for name, function in listeners.items():
         callback(name, function)
     return Asked(namespace_text(namespace), "" if is_tick else key_text(key), more_than_zero("duration", duration), seconds_to_wait(wait),
                  default_owner if owner is None else owner_text(owner), labels_of(labels), units_asked(shared, units),
-                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied, listeners, strategy_of(strategy), scopes, priority_of(priority), is_tick)
+                 minimum_hold(at_least), callback("on_lost", on_lost), while_alive, is_tied, listeners, strategy_of(strategy), scopes, priority_of(priority),
+                 ask_hand_over, is_tick)

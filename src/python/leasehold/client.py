@@ -9,12 +9,13 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, ContextManager, Coroutine, Iterable, Iterator, Mapping, ParamSpec, TypeGuard, TypeVar, Unpack
 
-from . import arguments, look, nested
+from . import arguments, hand_over, look, nested
 from .arguments import LeadOptions, Options, Scope, TickOptions
 from .core import Core, Transport
 from .declared import Declared
 from .errors import Held, InvalidArgument, LeaseholdError, LeaseLost
 from .lease import BaseLease, Unique
+from .hand_over import HandOver
 from .look import Event, Explanation
 from .retry import Strategy, best_effort
 from .runtime import Runtime, Threads, run
@@ -95,6 +96,10 @@ class Lease(BaseLease):
         LeaseLost when it is lost. After Unavailable call it again: it may have been done."""
         run(self._core.downgrade(self, units))
 
+    def refuse_hand_over(self, words: str) -> bool:
+        """Answers a request to hand the lease over; the asker reads the words, 1 to 1024 bytes. The first ones stay. False: nobody has asked."""
+        return run(hand_over.refuse(self, words))
+
     def guard(self, cursor: Any) -> None:
         """In the cursor's transaction, of any DB-API driver: until it ends, the lease passes to nobody else. Raises LeaseLost."""
         statement = self._guard_arguments()
@@ -160,7 +165,7 @@ class Client(BaseClient):
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
               units: int = 1, at_least: float | None = None, while_alive: bool = False, on_granted: Callable[[Lease], object] | None = None,
               on_renewed: Callable[[Lease], object] | None = None, on_released: Callable[[Lease], object] | None = None, strategy: Strategy | None = None,
-              priority: int = 0) -> Lease:
+              priority: int = 0, on_asked: Callable[[HandOver], object] | None = None, ask_hand_over: bool = False) -> Lease:
         """A lease for `with`. wait: seconds to wait for it; None: for ever. while_alive: as long as the holder is
         alive, and these seconds beyond. on_lost(reason) is called once, on the thread
         that finds the loss, mostly the one that renews: it must not block. shared: beside other shared leases, with so many units (1 to 1,000,000) of the capacity that
@@ -168,10 +173,12 @@ class Client(BaseClient):
         most a day; None: as the namespace's policy says. on_granted, on_renewed and on_released(lease) are called each time; what they raise is
         logged. strategy: decides about the retries of the acquire, and of what is done with the lease. priority:
         0 to 1000, at most the policy's max_priority (Denied above it): a waiter of a higher one overtakes those who came up to `ageing` of the policy, 10 s
-        by default, before it for each step."""
+        by default, before it for each step. on_asked(request), a HandOver, is called once for each request to hand the lease over, as on_lost is:
+        release it, call lease.refuse_hand_over, or let the request's answer_in seconds pass. ask_hand_over: while it waits, it asks each holder that it
+        waits behind, once."""
         return Lease(self._core, namespace, key, duration=duration, wait=wait, owner=owner, labels=labels, on_lost=on_lost, shared=shared, units=units,
                      at_least=at_least, while_alive=while_alive, on_granted=on_granted, on_renewed=on_renewed, on_released=on_released,
-                     strategy=strategy, priority=priority)
+                     strategy=strategy, priority=priority, on_asked=on_asked, ask_hand_over=ask_hand_over)
 
     def lease_all(self, scopes: Iterable[tuple[str, str] | Scope], *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
                   labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, strategy: Strategy | None = None) -> Lease:
@@ -241,6 +248,11 @@ class Client(BaseClient):
             except BaseException as error:
                 lease._torn_away(error)
                 raise
+
+    def ask_hand_over(self, namespace: str, key: str, reason: str = "") -> list[HandOver]:
+        """As an administrator, asks the holders of a key to give their leases back, with a reason of up to 1024 bytes. The request of each, with its
+        refusal where there is one: ask again to see it. Nobody holds the key: none. Raises Denied."""
+        return run(hand_over.ask(self._core, namespace, key, reason))
 
     def explain(self, namespace: str, key: str) -> Explanation:
         """Who holds the key, whether it is alive, who waits, and what to do."""

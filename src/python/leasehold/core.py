@@ -27,6 +27,7 @@ from .runtime import Runtime, clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from .hand_over import HandOver
     from .ticks import Claimed
 
 T = TypeVar("T")
@@ -47,6 +48,7 @@ class Ref:
     key: str
     lease_key: str
     duration: float = 0.0
+    is_listening: bool = False  # to requests to hand it over
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Answer:
     reason: str = "unknown"
     remaining: float = 0.0
     is_final: bool = False  # the policy ends it at this deadline
+    asked: HandOver | None = None  # an open request
 
 
 @dataclass
@@ -90,7 +93,7 @@ def combined(answers: Sequence[Answer]) -> Answer:
         for each in answers:
             if each.outcome == outcome:
                 return each
-    return Answer("ok", "", min(each.remaining for each in answers), any(each.is_final for each in answers))
+    return Answer("ok", "", min(each.remaining for each in answers), any(each.is_final for each in answers), answers[0].asked)
 
 
 class Transport(Protocol):
@@ -111,6 +114,11 @@ class Transport(Protocol):
         """Of a lease that a release did not find, as far as that is known."""
 
     async def explain(self, namespace: str, key: str, until: float) -> Any: ...
+
+    async def ask_hand_over(self, namespace: str, key: str, reason: str, owner: str, until: float) -> list[HandOver]: ...
+
+    async def refuse_hand_over(self, ref: Ref, words: str, until: float) -> bool:
+        """False: there is no request, or no lease."""
 
     async def interrupt(self) -> None:
         """Calls that are open end at once; later ones fail."""
@@ -244,11 +252,11 @@ class Core:
 
     @staticmethod
     def _ref(lease: BaseLease) -> Ref:
-        return Ref(lease.namespace, lease.key, lease.lease_key, lease.duration)
+        return Ref(lease.namespace, lease.key, lease.lease_key, lease.duration, lease._asked.listeners["on_asked"] is not None)
 
     @staticmethod
     def _refs(lease: BaseLease) -> list[Ref]:
-        return [Ref(namespace, key, lease.lease_key, lease.duration) for namespace, key in lease._scopes()]
+        return [Ref(namespace, key, lease.lease_key, lease.duration, lease._asked.listeners["on_asked"] is not None) for namespace, key in lease._scopes()]
 
     # -- downgrade
 
@@ -519,6 +527,7 @@ class Core:
             answer = combined([next(of_each) for _ in lease._scopes()])
             if answer.outcome == "ok":
                 lease._renewed(sent, answer.remaining, answer.is_final)
+                lease._was_asked(answer.asked)
                 self._tie_again(lease)
             elif answer.outcome == "lost":
                 # Nobody else has its lease key: the daemon ended it because its stream broke.

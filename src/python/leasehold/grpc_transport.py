@@ -22,6 +22,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from .core import Answer, Grant, Ref, Release, together
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable
+from .hand_over import HandOver
 from .lease import BaseLease, RENEWALS
 from .look import TIMES, Event, Explanation
 from .retry import REASONS
@@ -69,6 +70,16 @@ def reference(ref: Ref) -> Any:
 
 def ended(reason: int) -> str:
     return str(pb.EndReason.Name(reason))[len("END_REASON_"):].lower() if reason else "unknown"
+
+
+def moment(value: Any) -> datetime.datetime:
+    at: datetime.datetime = value.ToDatetime(datetime.timezone.utc)
+    return at
+
+
+def hand_over(asked: Any, owner: str = "", token: int | None = None) -> HandOver:
+    return HandOver(moment(asked.asked_at), asked.asked_by, asked.principal, asked.reason, moment(asked.answer_by), seconds(asked.answer_in),
+                    asked.refusal, owner, token)
 
 
 def granted(answer: Any, lease: Any, sent: float, tie: Any = None) -> Grant:
@@ -197,6 +208,8 @@ class Tie:
                     return None
                 if event.HasField("lost"):
                     return ended(event.lost.end_reason)
+                if event.HasField("asked"):
+                    self.lease._was_asked(hand_over(event.asked))
         except grpc.RpcError:
             return None
         finally:
@@ -444,6 +457,8 @@ class GrpcTransport:
         if asked.while_alive and wait:
             request.wait_while_alive = True
         request.priority = asked.priority
+        if asked.ask_hand_over and wait:
+            request.ask_hand_over = True
         if asked.at_least is not None:
             request.at_least.CopyFrom(duration(asked.at_least))
         return self.fill(request, lease, asked.wait if asked.while_alive and wait else wait)
@@ -522,8 +537,22 @@ class GrpcTransport:
     async def heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]:
         request = pb.HeartbeatRequest(leases=map(reference, refs))
         response = await self.unary("Heartbeat", request, pb.HeartbeatResponse, until - clock())
-        return [Answer("ok", "", seconds(each.remaining), each.deadline_is_final) if each.outcome == pb.OUTCOME_OK else self._refused(each)
-                for each in response.results]
+        return [Answer("ok", "", seconds(each.remaining), each.deadline_is_final, hand_over(each.asked) if each.HasField("asked") else None)
+                if each.outcome == pb.OUTCOME_OK else self._refused(each) for each in response.results]
+
+    async def ask_hand_over(self, namespace: str, key: str, reason: str, owner: str, until: float) -> list[HandOver]:
+        request = pb.AskHandOverRequest(scope=pb.Scope(namespace=namespace.split("."), key=key), reason=reason, owner=owner)
+        response = await self.unary("AskHandOver", request, pb.AskHandOverResponse, until - clock())
+        return [hand_over(each.asked, each.owner, each.token or None) for each in response.holders]
+
+    async def refuse_hand_over(self, ref: Ref, words: str, until: float) -> bool:
+        try:
+            await self.unary("RefuseHandOver", pb.RefuseHandOverRequest(lease=reference(ref), reason=words), pb.RefuseHandOverResponse, until - clock())
+            return True
+        except (Denied, LeaseLost) as error:
+            if error.reason in ("NOT_ASKED", "unknown"):
+                return False
+            raise
 
     async def settle(self, ref: Ref, until: float) -> Answer:
         return (await self.heartbeat([ref], until))[0]

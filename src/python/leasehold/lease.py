@@ -10,7 +10,9 @@ from .errors import InvalidArgument, LeaseholdError, LeaseLost, scope_name
 from .runtime import clock
 
 if TYPE_CHECKING:
+    import datetime
     from .core import Core, Grant
+    from .hand_over import HandOver
     from .ticks import Claimed
 
 log = logging.getLogger("leasehold")
@@ -50,6 +52,7 @@ class BaseLease(Unique):
         self._deadline = self._next_beat = 0.0
         self._is_final = False  # the policy ends it at its deadline
         self._claimed: Claimed | None = None  # of a tick
+        self._asked_at: datetime.datetime | None = None  # the last request to hand it over
         self._outer: BaseLease | None = None  # in whose body this one's runs
         self._is_current: bool = False  # a body runs under it
         self._before: Any = None
@@ -192,14 +195,22 @@ class BaseLease(Unique):
             except (Exception, SystemExit):  # the renewals of other leases go on
                 log.exception("on_lost of %r", self)
 
-    def _tell(self, name: str) -> None:
-        """on_granted, on_renewed or on_released."""
+    def _was_asked(self, request: HandOver | None) -> None:
+        """Tells of each request once, though renewals and the stream of a leader have it again and again."""
+        with self._core.lock:
+            if request is None or request.asked_at == self._asked_at or not self._is_held:
+                return
+            self._asked_at = request.asked_at
+        self._tell("on_asked", request)
+
+    def _tell(self, name: str, news: Any = None) -> None:
+        """on_granted, on_renewed, on_released or on_asked."""
         if name == "on_released":
             self._story.ended()
         function = self._asked.listeners[name]
         if function is not None:
             try:
-                function(self)
+                function(self if news is None else news)
             except (Exception, SystemExit):
                 log.exception("%s of %r", name, self)
 

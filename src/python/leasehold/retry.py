@@ -43,7 +43,7 @@ BLOCKED_S = 1.0  # a server that blocked for so long is asked again at once
 class Retry:
     """A request whose attempt has failed. All requests are idempotent by their lease keys."""
 
-    verb: str  # Acquire, AcquireAll, ClaimTick, Downgrade, Release or Explain
+    verb: str  # Acquire, AcquireAll, ClaimTick, Downgrade, Release, Explain, AskHandOver or RefuseHandOver
     namespace: str
     key: str  # of several the first
     reason: str  # one of REASONS

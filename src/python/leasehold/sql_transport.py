@@ -12,11 +12,12 @@ import datetime
 import json
 import logging
 import math
-from typing import Sequence
+from typing import Any, Sequence
 
 from . import arguments
 from .core import Answer, Grant, Ref, Release, together
 from .errors import Held, LeaseholdError, Unavailable, scope_name
+from .hand_over import HandOver
 from .lease import BaseLease
 from .look import Explanation, explanation
 from .runtime import Runtime, clock, interval
@@ -61,6 +62,9 @@ select case when u.failure is not null then leasehold.release_fail(u.namespace, 
  cross join unnest($1::text[], $2::text[], $3::uuid[], $4::text[], $5::text[]) with ordinality as u (namespace, key, lease_key, result, failure, n)
  where s.limits is not null
  order by u.n"""
+REQUEST = "extract(epoch from asked_at), asked_by, principal, reason, extract(epoch from answer_by), extract(epoch from greatest(answer_by - clock_timestamp(), interval '0'))"
+ASKED = f"select lease_key::text, {REQUEST} from leasehold.asked($1::uuid[])"
+ASK = f"select {REQUEST}, coalesce(refusal, ''), owner, token from leasehold.ask_hand_over($1, $2, $3::uuid, $4)"
 END_REASON = "select leasehold.end_reason($1, $2, $3::uuid)"
 LEAVE = """
 select leasehold.leave_queue($1, $2, $3::uuid)
@@ -76,6 +80,17 @@ def wanted(lease: BaseLease) -> tuple[str | None, ...]:
     asked = lease._asked
     return (asked.namespace, asked.key, interval(asked.duration), asked.owner, lease.lease_key, json.dumps(asked.labels), asked.mode,
             str(asked.units or 1), None if asked.at_least is None else interval(asked.at_least), str(asked.priority))
+
+
+def moment(epoch: str) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(float(epoch), datetime.timezone.utc)
+
+
+def hand_over(row: Sequence[Any]) -> HandOver:
+    """Of ASK's row, or ASKED's."""
+    asked_at, asked_by, principal, reason, answer_by, answer_in, *rest = row
+    refusal, owner, token = rest or ("", "", None)
+    return HandOver(moment(asked_at), asked_by, principal, reason, moment(answer_by), float(answer_in), refusal, owner, token and int(token))
 
 
 def granted(row: Sequence[str | None], sent: float) -> Grant:
@@ -173,7 +188,7 @@ class SqlTransport:
 
     async def _wait(self, session: Session, lease: BaseLease, wait_until: float, timeout: float) -> Grant | None:
         where = (lease.namespace, lease.key, lease.lease_key)
-        poll, is_listening = self._poll(session, self.poll_s), False
+        poll, is_listening, asked = self._poll(session, self.poll_s), False, ""
         try:
             while True:
                 # A place that is not asked for again is free after this.
@@ -184,6 +199,8 @@ class SqlTransport:
                     await session.query(f'listen "{channel}"', (), clock() + timeout)
                 is_listening = True
                 grant = await self._try(session, lease, timeout)
+                if lease._asked.ask_hand_over and grant is None:
+                    asked = await self._ask(session, lease, asked, timeout)
                 if lease._asked.while_alive:
                     is_alive = (await self._held(session, lease, timeout)).is_alive
                     wait_until = math.inf if is_alive is not False else min(wait_until, clock() + lease._asked.wait)
@@ -194,6 +211,14 @@ class SqlTransport:
         finally:
             if session.conn is not None:
                 await self._leave(session, lease, timeout)
+
+    @staticmethod
+    async def _ask(session: Session, lease: BaseLease, asked: str, timeout: float) -> str:
+        """Asks the holders to hand over, once: `asked` says whom it has asked, and so does the answer."""
+        now: str = (await session.query("select concat(since, '/', token, '/', holders) from leasehold.explain($1, $2)", (lease.namespace, lease.key), clock() + timeout))[0][0]
+        if now != asked:
+            await session.query(ASK, (lease.namespace, lease.key, lease.lease_key, ""), clock() + timeout)
+        return now
 
     async def _claim(self, session: Session, lease: BaseLease, timeout: float) -> Grant:
         asked = lease._asked
@@ -207,7 +232,7 @@ class SqlTransport:
                 values = (asked.namespace, asked.owner, interval(asked.duration), lease.lease_key, json.dumps(asked.labels))
                 for *row, key, at, attempt in await session.query(CLAIM, values, sent + timeout):
                     grant = granted(row, sent)
-                    grant.claimed = Claimed(key, datetime.datetime.fromtimestamp(float(at), datetime.timezone.utc), int(attempt))
+                    grant.claimed = Claimed(key, moment(at), int(attempt))
                     return grant
                 left = (await session.query(UNTIL_TICK, (asked.namespace,), clock() + timeout))[0][0]
                 await session.notified(poll if left is None else min(poll, max(float(left), BUSY_S)))
@@ -277,7 +302,9 @@ class SqlTransport:
         rows = await session.query(HEARTBEAT, (array([each.namespace for each in refs]), array([each.key for each in refs]),
                                                array([each.lease_key for each in refs]), LOCK_TIMEOUT,
                                                array([interval(each.duration) for each in refs])), until)
-        return [Answer("ok", "", float(left), is_final == "t") if is_held == "t" else Answer("lost", await self._reason(session, ref, until))
+        listening = [ref.lease_key for ref in refs if ref.is_listening]
+        asked = {row[0]: hand_over(row[1:]) for row in await session.query(ASKED, (array(listening),), until)} if listening else {}
+        return [Answer("ok", "", float(left), is_final == "t", asked.get(ref.lease_key)) if is_held == "t" else Answer("lost", await self._reason(session, ref, until))
                 for (is_held, left, is_final), ref in zip(rows, refs)]
 
     @staticmethod
@@ -338,6 +365,21 @@ class SqlTransport:
         session = await self.session(until)
         try:
             return await self._reason(session, ref, until)
+        finally:
+            self.give_back(session)
+
+    async def ask_hand_over(self, namespace: str, key: str, reason: str, owner: str, until: float) -> list[HandOver]:
+        session = await self.session(until)
+        try:
+            return [hand_over(row) for row in await session.query(ASK, (namespace, key, None, reason), until)]
+        finally:
+            self.give_back(session)
+
+    async def refuse_hand_over(self, ref: Ref, words: str, until: float) -> bool:
+        session = await self.session(until)
+        try:
+            rows = await session.query("select leasehold.refuse_hand_over($1, $2, $3::uuid, $4)", (ref.namespace, ref.key, ref.lease_key, words), until)
+            return bool(rows[0][0] == "t")
         finally:
             self.give_back(session)
 

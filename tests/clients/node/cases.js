@@ -42,6 +42,7 @@ const cases = {
   ...require('./look_cases.js'),
   ...require('./tick_cases.js'),
   ...require('./priority_cases.js'),
+  ...require('./hand_over_cases.js'),
   async acquire_and_release(site) {
     const lease = await site.acquire(site.client(), { owner: 'somebody' });
     assert.equal(await site.row('state, owner, token'), `held|somebody|${lease.token}`);

@@ -114,6 +114,9 @@ class AsyncioLease:
     def downgrade(self, *arguments):
         self.client.run(self.lease.downgrade(*arguments))
 
+    def refuse_hand_over(self, words):
+        return self.client.run(self.lease.refuse_hand_over(words))
+
     def __enter__(self):
         entered = threading.Event()
 
@@ -206,6 +209,9 @@ class AsyncioClient:
 
     def explain(self, *arguments):
         return self.run(self.client.explain(*arguments))
+
+    def ask_hand_over(self, *arguments):
+        return self.run(self.client.ask_hand_over(*arguments))
 
     def watch(self, *arguments, **options):
         generator = self.client.watch(*arguments, **options)

@@ -1,0 +1,62 @@
+"""The cases about requests to hand a lease over."""
+import leasehold
+import pytest
+from cases import LONG, NAMESPACE, fresh, in_background
+from harness import wait_until
+
+
+def holder_is_asked(place):
+    key, client, told = fresh(), place.client(), []
+    with client.lease(NAMESPACE, key, duration=12, owner="worker-1", on_asked=told.append) as lease:
+        assert lease.refuse_hand_over("too early") is False
+        asked = client.ask_hand_over(NAMESPACE, key, "its host is drained")
+        assert [(each.owner, each.reason, each.refusal) for each in asked] == [("worker-1", "its host is drained", "")] and 0 < asked[0].answer_in <= 30
+        wait_until(lambda: told)
+        assert (told[0].reason, told[0].asked_by, told[0].asked_at) == ("its host is drained", asked[0].asked_by, asked[0].asked_at)
+        beats = place.heartbeats(key)
+        wait_until(lambda: place.heartbeats(key) >= beats + 2)
+        assert len(told) == 1
+        assert lease.refuse_hand_over("in a minute") and lease.refuse_hand_over("and again")
+        again = client.ask_hand_over(NAMESPACE, key, "well?")
+        assert [(each.refusal, each.asked_at) for each in again] == [("in a minute", asked[0].asked_at)]
+        # The time to answer has passed: it may be asked again.
+        place.psql(f"update leasehold.hand_over set answer_by = now() - interval '1 s' where namespace = '{NAMESPACE}' and key = '{key}'")
+        assert client.ask_hand_over(NAMESPACE, key, "and now?")[0].refusal == ""
+        wait_until(lambda: len(told) == 2)
+        assert told[1].reason == "and now?" and lease.is_held()
+    assert client.ask_hand_over(NAMESPACE, key, "nobody") == []
+
+
+def waiter_asks_the_holder(place):
+    key, client, told = fresh(), place.client(), []
+    holder = client.lease(NAMESPACE, key, duration=12, on_asked=told.append).acquire()
+    waiting = in_background(place.client().lease(NAMESPACE, key, owner="worker-2", duration=LONG, wait=LONG, ask_hand_over=True).acquire)
+    wait_until(lambda: told)
+    assert told[0].refusal == "" and (told[0].asked_by == "worker-2" if place.transport == "grpc" else told[0].asked_by)
+    holder.release()
+    assert waiting().release()
+
+
+def leader_is_asked_on_its_stream(place):
+    key, told = fresh(), []
+    terms = place.client().lead(NAMESPACE, key, duration=LONG, on_asked=told.append)
+    leadership = next(terms)
+    place.client().ask_hand_over(NAMESPACE, key, "a better one is there")
+    wait_until(lambda: told)  # long before its next renewal
+    assert told[0].reason == "a better one is there" and leadership.is_held()
+    terms.close()
+
+
+def wrong_words_are_named(place):
+    key, client = fresh(), place.client()
+    with pytest.raises(ValueError, match="^reason must be at most 1024 bytes, has 1025$"):
+        client.ask_hand_over(NAMESPACE, key, "x" * 1025)
+    with pytest.raises(ValueError, match="^ask_hand_over must be False without a wait"):
+        client.lease(NAMESPACE, key, ask_hand_over=True)
+    with pytest.raises(ValueError, match="^key must be 1 to 1024 bytes"):
+        client.ask_hand_over(NAMESPACE, "", "x")
+    with client.lease(NAMESPACE, key) as lease:
+        with pytest.raises(ValueError, match="^reason must be 1 to 1024 bytes, has 0$"):
+            lease.refuse_hand_over("")
+    with pytest.raises(leasehold.LeaseLost):
+        lease.refuse_hand_over("too late")
