@@ -16,7 +16,10 @@ const NEVER: &str = "starts_at => '2100-01-01Z', backoff => '0'";
 
 fn schedule(s: &Site, expression: &str, settings: &str) -> String {
     let name = format!("ticks-{}", s.key.replace(' ', "-"));
-    s.psql(&format!("select from leasehold.set_schedule('{name}', '{expression}', {settings})"));
+    s.psql(&format!(
+        "select from leasehold.set_schedule('{name}', '{expression}', {settings});
+         update leasehold.schedule set look_at = '-infinity' where name = '{name}'"
+    ));
     name
 }
 
