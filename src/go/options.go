@@ -76,6 +76,7 @@ type request struct {
 	atLeast                         *time.Duration // nil: the policy's
 	mode                            Mode
 	units                           int // of a shared lease
+	priority                        int
 	labels                          map[string]string
 	scopes                          []Scope // of AcquireAll, in place of namespace, key, mode and units
 	listener                        Listener
@@ -129,6 +130,10 @@ func AtLeast(d time.Duration) Option { return func(r *request) { r.atLeast = &d 
 // sets. Without a capacity any number of them hold the scope together.
 func Shared(units int) Option { return func(r *request) { r.mode, r.units = ModeShared, units } }
 
+// Priority has a waiter overtake each one of a lower priority that came less than the policy's ageing before it, 10 s by default, for each step
+// between them. 0, the default, to 1000; one above the policy's max_priority is refused: *[DeniedError] with ACCESS_DENIED.
+func Priority(priority int) Option { return func(r *request) { r.priority = priority } }
+
 // Tell has the listener told of the lease.
 func Tell(listener Listener) Option { return func(r *request) { r.listener = listener } }
 
@@ -165,6 +170,8 @@ func (r request) check() error {
 		return wrongTime("wait", "less than Forever with WaitWhileAlive", r.wait)
 	case r.atLeast != nil && (*r.atLeast < 0 || *r.atLeast > day):
 		return wrongTime("at_least", "0 to a day", *r.atLeast)
+	case r.priority < 0 || r.priority > 1000:
+		return wrong("priority", "0 to 1000", r.priority)
 	case r.mode == ModeShared:
 		return checkUnits(r.units)
 	}

@@ -124,7 +124,7 @@ func (r request) ref() ref { return ref{r.namespace, r.key, r.leaseKey, r.durati
 
 func (r request) message(wait time.Duration) *pb.AcquireRequest {
 	message := &pb.AcquireRequest{Scope: scopeOf(r.namespace, r.key), Duration: durationpb.New(r.duration), Owner: r.owner,
-		LeaseKey: r.leaseKey, Labels: r.labels}
+		LeaseKey: r.leaseKey, Labels: r.labels, Priority: int32(r.priority)}
 	if r.whileAlive && wait > 0 {
 		message.WaitWhileAlive, message.Wait = true, durationpb.New(r.wait)
 	} else if wait == Forever {

@@ -270,7 +270,8 @@ const granting = `select l.token, extract(epoch from l.deadline - clock_timestam
 
 const acquiring = granting + `
   from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
-                         labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer) l`
+                         labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer,
+                         priority => $10::integer) l`
 
 // grantRow is a row of granting.
 type grantRow struct {
@@ -305,7 +306,8 @@ func (r request) inSQL() (*grantRow, []any, error) {
 		value := r.atLeast.Seconds()
 		atLeast = &value
 	}
-	return &grantRow{}, []any{r.namespace, r.key, r.duration.Seconds(), r.owner, r.leaseKey, string(labels), atLeast, string(r.mode), r.unitsInSQL()}, nil
+	return &grantRow{}, []any{r.namespace, r.key, r.duration.Seconds(), r.owner, r.leaseKey, string(labels), atLeast, string(r.mode), r.unitsInSQL(),
+		r.priority}, nil
 }
 
 // unitsInSQL is 1 for an exclusive lease.
@@ -432,8 +434,9 @@ func (d *direct) queueFor(ctx context.Context, s *session, r request, wait time.
 		var channel string
 		_, err := d.row(s, r.ref(), []any{&position, &channel},
 			`select position, channel
-			   from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer)`,
-			r.namespace, r.key, r.leaseKey, max(10*time.Second, min(2*d.settings.poll, 24*time.Hour)).Seconds(), string(r.mode), r.unitsInSQL())
+			   from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer,
+			                           $7::integer)`,
+			r.namespace, r.key, r.leaseKey, max(10*time.Second, min(2*d.settings.poll, 24*time.Hour)).Seconds(), string(r.mode), r.unitsInSQL(), r.priority)
 		if err != nil {
 			return g, err
 		}

@@ -51,9 +51,9 @@ func (c *Client) Ticks(ctx context.Context, schedule string, work func(context.C
 }
 
 func (r request) checkTicks() error {
-	if r.wait != 0 || r.whileAlive || r.isHold || r.atLeast != nil || r.mode == ModeShared {
+	if r.wait != 0 || r.whileAlive || r.isHold || r.atLeast != nil || r.mode == ModeShared || r.priority != 0 {
 		return &ArgumentError{Field: "options", Bound: "those of a tick",
-			Message: "options must be none of Wait, WaitWhileAlive, WhileConnected, AtLeast and Shared, which are not for ticks"}
+			Message: "options must be none of Wait, WaitWhileAlive, WhileConnected, AtLeast, Shared and Priority, which are not for ticks"}
 	}
 	return r.check()
 }

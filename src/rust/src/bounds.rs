@@ -39,6 +39,10 @@ pub(crate) fn check_units(units: u32) -> Result<(), Error> {
     if !(1..=1_000_000).contains(&units) { Err(Error::wrong("units", "1 to 1000000", units)) } else { Ok(()) }
 }
 
+pub(crate) fn check_priority(priority: u32) -> Result<(), Error> {
+    if priority > 1000 { Err(Error::wrong("priority", "0 to 1000", priority)) } else { Ok(()) }
+}
+
 /// PostgreSQL stores no NUL.
 fn check_text(field: &str, value: &str) -> Result<(), Error> {
     if value.contains('\0') { Err(Error::wrong(field, "a string without NUL", value)) } else { Ok(()) }

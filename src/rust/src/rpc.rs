@@ -425,6 +425,7 @@ fn message(request: &Request, wait: Duration) -> v1::AcquireRequest {
         wait_while_alive: waits_for_holder,
         mode: if request.units > 0 { v1::Mode::Shared } else { v1::Mode::Unspecified } as i32,
         units: request.units as i32,
+        priority: request.priority as i32,
         at_least: request.at_least.and_then(proto),
         ..v1::AcquireRequest::default()
     }

@@ -5,6 +5,7 @@ mod errors;
 mod kit;
 mod leaders;
 mod loss;
+mod priorities;
 mod releases;
 mod retries;
 mod secure;
@@ -66,7 +67,7 @@ async fn main() {
     }
     let on = std::env::args().nth(1).expect("a transport");
     let part = std::env::args().nth(2).unwrap_or_default();
-    let all = [cases::CASES, errors::CASES, leaders::CASES, loss::CASES, releases::CASES, retries::CASES, secure::CASES, shared::CASES, ticks::CASES]
+    let all = [cases::CASES, errors::CASES, leaders::CASES, loss::CASES, priorities::CASES, releases::CASES, retries::CASES, secure::CASES, shared::CASES, ticks::CASES]
         .concat();
     let mut running = tokio::task::JoinSet::new();
     for case in all.iter().filter(|case| case.name.contains(&part) && (case.on.is_empty() || case.on.split(' ').any(|each| each == on))) {

@@ -7,7 +7,7 @@ use crate::case;
 use crate::kit::*;
 
 /// tests/clients/secure.py: a daemon with TLS and access rules, and files to show it.
-fn secured() -> Value {
+pub fn secured() -> Value {
     ask("secure", json!({}))
 }
 
@@ -15,12 +15,12 @@ fn read(facts: &Value, name: &str) -> String {
     std::fs::read_to_string(facts[name].as_str().expect("a path")).expect("a file")
 }
 
-fn tls(facts: &Value, authority: &str) -> ClientTlsConfig {
+pub fn tls(facts: &Value, authority: &str) -> ClientTlsConfig {
     ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(facts, authority)))
 }
 
 /// A client that shows the token in a file.
-fn with_token(facts: &Value, token: &str, tls: ClientTlsConfig) -> Client {
+pub fn with_token(facts: &Value, token: &str, tls: ClientTlsConfig) -> Client {
     let builder = Client::builder().tls(tls).token_file(facts[token].as_str().expect("a path"));
     builder.connect(facts["target"].as_str().expect("a target")).expect("a client")
 }

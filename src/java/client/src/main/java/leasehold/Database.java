@@ -32,7 +32,7 @@ final class Database implements Transport {
     // The last: units that are free, where there is a capacity. getObject() and two operators: jsonb's ? is a parameter to JDBC.
     static final String ACQUIRE = GRANT + """
               from leasehold.acquire(?, ?, make_interval(secs => ?), owner => ?::text, lease_key => ?::uuid, labels => ?::jsonb,
-                                     at_least => make_interval(secs => ?::float8), mode => ?, units => ?) l""";
+                                     at_least => make_interval(secs => ?::float8), mode => ?, units => ?, priority => ?) l""";
     static final String EXPLAIN = """
             select state, holder, waiters, advice, holders,
                    case state when 'held' then 0 * (policy ->> 'capacity')::integer
@@ -178,7 +178,8 @@ final class Database implements Transport {
 
     static Object[] acquireArguments(Ref ref, Terms terms) {
         return new Object[] {ref.namespace(), ref.key(), Clock.nanos(terms.duration()) / 1e9, terms.owner(), ref.leaseKey(), json(terms.labels()),
-                terms.atLeast().isZero() ? null : (Double) (Clock.nanos(terms.atLeast()) / 1e9), mode(terms.units()), Math.max(terms.units(), 1)};
+                terms.atLeast().isZero() ? null : (Double) (Clock.nanos(terms.atLeast()) / 1e9), mode(terms.units()), Math.max(terms.units(), 1),
+                terms.priority()};
     }
 
     private static String mode(int units) {
@@ -225,9 +226,9 @@ final class Database implements Transport {
         try {
             while (until > Clock.now() && !isGivenUp.getAsBoolean()) {
                 Place place = session.query(patience, ref.namespace(), ref.key(),
-                        "select position, channel from leasehold.join_queue(?, ?, ?::uuid, make_interval(secs => ?), ?, ?)",
+                        "select position, channel from leasehold.join_queue(?, ?, ?::uuid, make_interval(secs => ?), ?, ?, ?)",
                         rows -> rows.next() ? new Place(rows.getInt(1), rows.getString(2)) : null,
-                        ref.namespace(), ref.key(), ref.leaseKey(), ttl, mode(terms.units()), Math.max(terms.units(), 1));
+                        ref.namespace(), ref.key(), ref.leaseKey(), ttl, mode(terms.units()), Math.max(terms.units(), 1), terms.priority());
                 isQueued = true;
                 if (!isListening && !session.isPooled) {
                     isListening = true;

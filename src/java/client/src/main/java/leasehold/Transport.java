@@ -55,12 +55,14 @@ public interface Transport {
      * @param longest wait, or {@link #FOREVER}
      * @param atLeast zero: the policy's
      * @param units of a shared lease; 0: an exclusive one
+     * @param priority of a waiter
      * @param owner for people; may be null
      * @param labels for people
      * @param whileAlive the wait begins to count when the holder is not alive any more
      * @param isHold the server is to notice when this process dies
      */
-    record Terms(Duration duration, Duration longest, Duration atLeast, int units, String owner, Map<String, String> labels, boolean whileAlive, boolean isHold) {
+    record Terms(Duration duration, Duration longest, Duration atLeast, int units, int priority, String owner, Map<String, String> labels, boolean whileAlive,
+            boolean isHold) {
     }
 
     /**

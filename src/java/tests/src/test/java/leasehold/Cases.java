@@ -15,6 +15,7 @@ import java.sql.PreparedStatement;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.OptionalInt;
 import org.junit.jupiter.api.AfterEach;
@@ -335,6 +336,48 @@ abstract class Cases implements Reporter.Case {
         assertEquals("held 1", site.row("state") + " " + site.waiters());
         writer.release();
         assertTrue(waiters.get(3).get().token() > writer.token() && writer.token() > other.token());
+    }
+
+    @Test
+    void priority_is_served_first() throws Exception {
+        String namespace = "urgent-" + on();
+        String queue = "select %s from leasehold.queue where namespace = '" + namespace + "'";
+        site.sql("select leasehold.set_policy('%s', max_priority => 9, ageing => '1 day')", namespace);
+        LeaseClient client = site.client(site.builder().poll(Duration.ofMillis(500)));
+        Lease held = client.lease(namespace, site.key).duration(seconds(300)).acquire();
+        List<String> order = Collections.synchronizedList(new ArrayList<>());
+        List<Site.Later<Boolean>> waiters = new ArrayList<>();
+        for (String owner : List.of("first 0", "low 2", "high 9", "late 9")) {
+            LeaseRequest request = client.lease(namespace, site.key).owner(owner).priority(owner.charAt(owner.length() - 1) - '0').duration(seconds(300))
+                    .waitFor(seconds(300));
+            waiters.add(new Site.Later<>(() -> request.call(lease -> order.add(owner))));
+            await("a place in the queue", () -> site.sql(queue, "count(*)").equals(String.valueOf(waiters.size())));
+        }
+        if (!on().equals("grpc")) { // each joins again
+            String until = "select %s from leasehold.waiter where namespace = '" + namespace + "'";
+            String seen = site.sql(until, "max(wait_until)");
+            await("all to join again", () -> site.sql(until, "min(wait_until) > '" + seen + "'").equals("t"));
+        }
+        assertEquals("9 9 2 0", site.sql(queue, "string_agg(priority::text, ' ' order by position)"));
+        held.release();
+        for (var waiter : waiters) {
+            assertTrue(waiter.get());
+        }
+        assertEquals(List.of("high 9", "late 9", "low 2", "first 0"), order);
+    }
+
+    @Test
+    void wrong_priority_is_named() throws Exception {
+        LeaseClient client = site.client();
+        for (int value : new int[] {-1, 1001}) {
+            var wrong = assertThrows(LeaseException.InvalidArgument.class, () -> site.lease(client).priority(value));
+            assertEquals("priority", wrong.field());
+            assertEquals("priority must be 0 to 1000; it is " + value, wrong.getMessage());
+        }
+        assertThrows(LeaseException.InvalidArgument.class,
+                () -> client.acquireAll(List.of(new LeaseScope("cases", site.key, 0)), request -> request.priority(1)));
+        assertEquals("", site.row("state"));
+        site.lease(client).priority(1000).acquire().release(); // an administrator's
     }
 
     @Test

@@ -208,6 +208,23 @@ abstract class DirectCases extends Cases {
         assertEquals("done", site.lease(site.client()).call(lease -> later).get());
     }
 
+    /** A client with the right lease alone, in the namespace `secure`. */
+    abstract LeaseClient worker() throws Exception;
+
+    @Test
+    void priority_above_the_policy_is_denied() throws Exception {
+        LeaseClient client = worker();
+        site.sql("select leasehold.set_policy('secure', max_priority => 9)");
+        Lease lease = client.lease("secure", site.key).priority(9).acquire();
+        for (int wait : new int[] {0, 300}) {
+            var denied = assertThrows(LeaseException.Denied.class,
+                    () -> client.lease("secure", site.key).priority(10).waitFor(seconds(wait)).acquire());
+            assertEquals("ACCESS_DENIED", denied.reason());
+            assertTrue(denied.getMessage().matches("(?s).*priority must be at most 9.* is 10.*"), denied.getMessage());
+        }
+        lease.release();
+    }
+
     @Test
     void wrong_arguments_are_named() throws Exception {
         LeaseClient client = site.client();

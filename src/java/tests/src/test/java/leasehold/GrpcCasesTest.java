@@ -545,6 +545,11 @@ class GrpcCasesTest extends DirectCases {
         return site.client(LeaseClient.builder(daemons).patience(seconds(name == null && authority.equals("ca") ? 60 : 10)));
     }
 
+    @Override
+    LeaseClient worker() throws Exception {
+        return secured(secured(), "ca", "worker", null);
+    }
+
     private void holdsAs(LeaseClient client, String principal) throws Exception {
         Lease lease = client.lease("secure", site.key).duration(seconds(12)).acquire();
         await("a renewal", () -> site.row("secure", "heartbeats >= 1").equals("t"));

@@ -45,6 +45,12 @@ class SqlCasesTest extends DirectCases {
         return LeaseClient.builder("jdbc:postgresql://127.0.0.1:1/none?user=none");
     }
 
+    @Override
+    LeaseClient worker() {
+        site.sql("create role worker_java login in role leasehold_client; select from leasehold.access_grant('role:worker_java', 'secure', 'lease')");
+        return site.client(LeaseClient.builder(site.url.replace("user=postgres", "user=worker_java")));
+    }
+
     @Test
     void broken_connections_cost_no_lease() throws Exception {
         broken_connections("application_name = 'java-" + site.key + "'");

@@ -124,7 +124,7 @@ final class Holding implements Transport.Stream {
         while (!isEnded && !holder.isOver()) {
             if (!holder.isEnding()) {
                 try {
-                    Transport.Grant grant = begin(all, ref, new Transport.Terms(terms.duration(), java.time.Duration.ZERO, terms.atLeast(), terms.units(),
+                    Transport.Grant grant = begin(all, ref, new Transport.Terms(terms.duration(), java.time.Duration.ZERO, terms.atLeast(), terms.units(), 0,
                             terms.owner(), terms.labels(), false, true), Transport.now(), Math.max(duration / 6, 10_000_000), () -> isEnded || holder.isOver());
                     successor = (Holding) grant.stream();
                     if (isEnded) {

@@ -56,7 +56,7 @@ final class Messages {
     /** Until then, or for ever. */
     static AcquireRequest acquire(Transport.Ref ref, Transport.Terms terms, long until) {
         AcquireRequest.Builder request = AcquireRequest.newBuilder().setScope(scope(ref.namespace(), ref.key())).setDuration(duration(terms.duration()))
-                .setLeaseKey(ref.leaseKey()).putAllLabels(terms.labels());
+                .setLeaseKey(ref.leaseKey()).putAllLabels(terms.labels()).setPriority(terms.priority());
         if (terms.owner() != null) {
             request.setOwner(terms.owner());
         }
