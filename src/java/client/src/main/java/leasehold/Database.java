@@ -26,6 +26,8 @@ final class Database implements Transport {
     private static final System.Logger LOG = System.getLogger("leasehold");
     private static final int MOST_IDLE = 2;
     private static final long POOLED_POLL = 200_000_000;
+    private static final long POOLED_LOOK = 1_000_000_000; // of a waiter for a tick, who hears no notification
+    private static final long BUSY_LOOK = 250_000_000; // at a tick that is due while no more may run
     private static final long SLICE = 100_000_000; // how soon a waiter sees that its caller has given up
     private static final String GRANT = "select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots, "
             + "l.deadline < l.heartbeat_at + l.duration ";
@@ -33,6 +35,10 @@ final class Database implements Transport {
     static final String ACQUIRE = GRANT + """
               from leasehold.acquire(?, ?, make_interval(secs => ?), owner => ?::text, lease_key => ?::uuid, labels => ?::jsonb,
                                      at_least => make_interval(secs => ?::float8), mode => ?, units => ?, priority => ?) l""";
+    private static final String CLAIM = GRANT + """
+            , c.at, c.attempt, l.key
+              from leasehold.claim_tick(?, owner => ?::text, duration => make_interval(secs => ?), lease_key => ?::uuid, labels => ?::jsonb) c
+             cross join lateral (select (c.lease).*) l""";
     static final String EXPLAIN = """
             select state, holder, waiters, advice, holders,
                    case state when 'held' then 0 * (policy ->> 'capacity')::integer
@@ -253,6 +259,35 @@ final class Database implements Transport {
             if (isListening && session.isUsable()) {
                 session.unlisten(patience);
             }
+        }
+    }
+
+    @Override
+    public Claimed claim(String schedule, String leaseKey, Terms terms, BooleanSupplier isGivenUp) {
+        Session session = get();
+        try {
+            if (!session.isPooled) {
+                session.listen(patience, session.query(patience, schedule, "", "select leasehold.tick_channel(?)", rows -> rows.next() ? rows.getString(1) : "",
+                        schedule));
+            }
+            while (!isGivenUp.getAsBoolean()) {
+                long sent = Clock.now();
+                Claimed claimed = session.query(patience, schedule, "", CLAIM, rows -> rows.next()
+                        ? new Claimed(grant(rows, sent), rows.getString(8), rows.getTimestamp(6).toInstant(), rows.getInt(7)) : null,
+                        schedule, terms.owner(), Clock.nanos(terms.duration()) / 1e9, leaseKey, json(terms.labels()));
+                if (claimed != null) {
+                    return claimed;
+                }
+                long look = session.query(patience, schedule, "", "select extract(epoch from leasehold.until_tick(?))::float8",
+                        rows -> rows.next() && rows.getObject(1) != null ? Math.max(nanos(rows.getDouble(1)), BUSY_LOOK) : Clock.NEVER, schedule);
+                await(session, Clock.now() + Math.min(look, session.isPooled ? Math.min(poll, POOLED_LOOK) : poll), isGivenUp);
+            }
+            throw new LeaseException.Unavailable("the caller has given up", null, Retry.Reason.UNKNOWN);
+        } finally {
+            if (!session.isPooled && session.isUsable()) {
+                session.unlisten(patience);
+            }
+            put(session);
         }
     }
 

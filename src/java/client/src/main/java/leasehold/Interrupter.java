@@ -3,6 +3,7 @@ package leasehold;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.concurrent.Future;
+import java.util.function.Function;
 
 /** Runs work under what it holds, in this thread, which a loss interrupts. */
 final class Interrupter {
@@ -18,6 +19,11 @@ final class Interrupter {
     }
 
     static <T, E extends Exception> T run(LeaseClient client, List<Lease> leases, Work<T, E> work) throws E {
+        return run(client, leases, work, unused -> null);
+    }
+
+    /** The same, with what the leases are released with, as JSON. */
+    static <T, E extends Exception> T run(LeaseClient client, List<Lease> leases, Work<T, E> work, Function<T, String> json) throws E {
         Interrupter interrupter = new Interrupter();
         leases.forEach(each -> each.onLost(interrupter::interrupt));
         T result;
@@ -37,11 +43,11 @@ final class Interrupter {
             throw trouble;
         }
         interrupter.end();
-        Lease.release(client, leases, null, null);
+        Lease.release(client, leases, json.apply(result), null);
         return result;
     }
 
-    private static void quietly(Runnable release) {
+    static void quietly(Runnable release) {
         try {
             release.run();
         } catch (LeaseException | IllegalStateException e) {

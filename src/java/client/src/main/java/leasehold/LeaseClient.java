@@ -14,6 +14,7 @@ import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.BiConsumer;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
@@ -321,6 +322,72 @@ public final class LeaseClient implements AutoCloseable {
     }
 
     /**
+     * Works for a schedule, in this thread, until it is interrupted: waits for the next tick that may run, claims it, runs work, and releases the tick's lease
+     * with the outcome, over and over. When the work throws, or its lease is lost, the tick has failed, which is logged, and is claimed again, here or
+     * elsewhere, as often as the schedule says. What is no Exception, and an InterruptedException of the work's, end the loop as well. Any number of
+     * threads and processes may work for one schedule. It repeats what is unavailable.
+     *
+     * @param schedule its name
+     * @param options of each tick: duration, owner, labels, tell, retries
+     * @param work for each tick
+     * @throws LeaseException.InvalidArgument no schedule has this name, or an option is not for ticks
+     * @throws LeaseException.Denied the database refuses
+     * @throws InterruptedException the thread was interrupted
+     * @throws IllegalStateException the client was closed
+     */
+    public void ticks(String schedule, Consumer<LeaseRequest> options, TickWork work) throws InterruptedException {
+        LeaseRequest request = lease(schedule, "tick");
+        options.accept(request);
+        request.checkTicks();
+        request.waitForever();
+        while (true) {
+            if (Thread.interrupted()) {
+                throw new InterruptedException();
+            }
+            run(claim(request), work);
+        }
+    }
+
+    /**
+     * The same, with the default options.
+     *
+     * @param schedule its name
+     * @param work for each tick
+     * @throws LeaseException as above
+     * @throws InterruptedException the thread was interrupted
+     */
+    public void ticks(String schedule, TickWork work) throws InterruptedException {
+        ticks(schedule, request -> { }, work);
+    }
+
+    private Tick claim(LeaseRequest request) throws InterruptedException {
+        AtomicReference<Transport.Claimed> claimed = new AtomicReference<>();
+        // The key comes with the answer. What is claimed unheard is left to expire: nobody knows which tick it is.
+        return acquire("ClaimTick", request, leaseKey -> new ArrayList<>(List.of(new Transport.Ref(request.namespace, "", leaseKey))),
+                (refs, until, isGivenUp) -> {
+                    String leaseKey = refs.get(0).leaseKey();
+                    claimed.set(transport.claim(request.namespace, leaseKey, request.terms(), isGivenUp));
+                    refs.set(0, new Transport.Ref(request.namespace, claimed.get().key(), leaseKey));
+                    return List.of(claimed.get().grant());
+                }, leases -> new Tick(leases.get(0), claimed.get().at(), claimed.get().attempt()));
+    }
+
+    private void run(Tick tick, TickWork work) throws InterruptedException {
+        List<Lease> lease = List.of(tick.lease());
+        try {
+            Interrupter.run(this, lease, () -> work.run(tick), json -> json);
+        } catch (InterruptedException e) {
+            throw e;
+        } catch (Exception e) {
+            System.getLogger("leasehold").log(System.Logger.Level.WARNING,
+                    "the tick " + LeaseException.scopeName(tick.lease().namespace(), tick.lease().key()) + " has failed", e);
+            if (tick.lease().isHeld()) { // its result is none
+                Interrupter.quietly(() -> Lease.release(this, lease, null, Interrupter.words(e)));
+            }
+        }
+    }
+
+    /**
      * Ends all threads and connections. It sends what {@link Lease#tryRelease} left, for at most the flush time-out. Leases that are still held are lost with the reason CLOSED: they are renewed no more, and end by
      * their deadlines.
      */
@@ -520,7 +587,7 @@ public final class LeaseClient implements AutoCloseable {
     private void giveUp(LeaseRequest request, List<Transport.Ref> refs) {
         for (long until = Clock.in(request.duration); Clock.now() < until && !pool.isTerminated(); Clock.pause(200)) {
             try {
-                refs.forEach(transport::undo);
+                refs.stream().filter(each -> !each.key().isEmpty()).forEach(transport::undo);
                 return;
             } catch (LeaseException.Unavailable e) {
                 continue;

@@ -157,6 +157,14 @@ public final class LeaseRequest {
         }
     }
 
+    /** What is for ticks. */
+    void checkTicks() {
+        if (!wait.isZero() || whileAlive || units > 0 || priority > 0 || !atLeast.isZero() || !isRenewed || isHold) {
+            throw new LeaseException.InvalidArgument("options", "those of a tick: no wait, waitWhileAlive, atLeast, shared, priority, hold or withoutRenewal",
+                    null);
+        }
+    }
+
     static int units(int value) {
         if (value < 1 || value > 1_000_000) {
             throw new LeaseException.InvalidArgument("units", "1 to 1000000; it is " + value, null);

@@ -1,6 +1,7 @@
 package leasehold;
 
 import java.time.Duration;
+import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.function.BooleanSupplier;
@@ -76,6 +77,17 @@ public interface Transport {
      * @param stream holds it; null: it is renewed by {@link #heartbeat}
      */
     record Grant(long token, long deadline, int units, List<Integer> slots, boolean isFinal, Stream stream) {
+    }
+
+    /**
+     * A tick that was claimed.
+     *
+     * @param grant of its lease
+     * @param key of its lease
+     * @param at the instant
+     * @param attempt 1 for the first
+     */
+    record Claimed(Grant grant, String key, Instant at, int attempt) {
     }
 
     /**
@@ -200,6 +212,18 @@ public interface Transport {
      * @throws LeaseException they are not granted
      */
     List<Grant> acquireAll(List<LeaseScope> scopes, String leaseKey, Terms terms, long until, BooleanSupplier isGivenUp);
+
+    /**
+     * Waits for a tick of a schedule, and claims it.
+     *
+     * @param schedule its namespace
+     * @param leaseKey makes a repetition the same claim
+     * @param terms duration, owner and labels
+     * @param isGivenUp as with {@link #acquire}; then nothing is claimed any more
+     * @return the tick
+     * @throws LeaseException there is none
+     */
+    Claimed claim(String schedule, String leaseKey, Terms terms, BooleanSupplier isGivenUp);
 
     /**
      * Whether {@link #acquireAll} can wait.

@@ -532,6 +532,29 @@ class GrpcCasesTest extends DirectCases {
         }
     }
 
+    @Test
+    void lost_answer_of_a_claim_is_found() throws Exception {
+        String name = "ticks-" + site.key;
+        site.sql("select from leasehold.set_schedule('%s', 'every 365 d', starts_at => '2100-01-01Z'); select leasehold.run_schedule_now('%s')", name, name);
+        Flaky proxy = way();
+        proxy.decide("\"drop\", \"pass\"");
+        LeaseClient client = site.client(proxy.builder().patience(seconds(1)));
+        var attempts = new LinkedBlockingQueue<Integer>();
+        var worker = new Site.Later<>(() -> {
+            client.ticks(name, request -> request.duration(seconds(300)), tick -> {
+                attempts.add(tick.attempt());
+                new CountDownLatch(1).await();
+                return null;
+            });
+            return true;
+        });
+        assertEquals(1, attempts.poll(2, TimeUnit.MINUTES));
+        assertEquals("running|1", site.sql("select state, attempts from leasehold.tick where schedule = '%s'", name));
+        assertEquals(1, proxy.count("drop"));
+        worker.thread.interrupt();
+        assertInstanceOf(InterruptedException.class, worker.trouble());
+    }
+
     private String secured() throws Exception {
         return Site.ask("secure", "{}");
     }

@@ -14,12 +14,15 @@ import leasehold.Transport;
 import leasehold.v1.AcquireAllRequest;
 import leasehold.v1.AcquireItem;
 import leasehold.v1.AcquireRequest;
+import leasehold.v1.ClaimTickRequest;
+import leasehold.v1.ClaimTickResponse;
 import leasehold.v1.EndReason;
 import leasehold.v1.GetLeaseResponse;
 import leasehold.v1.Lease;
 import leasehold.v1.LeaseRef;
 import leasehold.v1.Liveness;
 import leasehold.v1.Mode;
+import leasehold.v1.Namespace;
 import leasehold.v1.ReleaseItem;
 import leasehold.v1.ReleaseResult;
 import leasehold.v1.Scope;
@@ -96,6 +99,20 @@ final class Messages {
     static Transport.Grant grant(Lease lease, long sent, Duration waited, Transport.Stream stream) {
         return new Transport.Grant(lease.getToken(), sent + nanos(waited) + nanos(lease.getRemaining()), lease.getUnits(), List.copyOf(lease.getSlotsList()),
                 lease.getDeadlineIsFinal(), stream);
+    }
+
+    static ClaimTickRequest claim(String schedule, String leaseKey, Transport.Terms terms, long wait) {
+        ClaimTickRequest.Builder request = ClaimTickRequest.newBuilder().setNamespace(Namespace.newBuilder().addAllSegments(Arrays.asList(schedule.split("\\."))))
+                .setWait(duration(wait)).setDuration(duration(terms.duration())).setLeaseKey(leaseKey).putAllLabels(terms.labels());
+        if (terms.owner() != null) {
+            request.setOwner(terms.owner());
+        }
+        return request.build();
+    }
+
+    static Transport.Claimed claimed(ClaimTickResponse answer, long sent) {
+        return new Transport.Claimed(grant(answer.getLease(), sent, answer.getWaited(), null), answer.getLease().getScope().getKey(), instant(answer.getAt()),
+                answer.getAttempt());
     }
 
     static ReleaseItem item(Transport.Ending ending) {

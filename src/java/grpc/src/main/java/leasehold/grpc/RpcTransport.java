@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 import java.util.stream.IntStream;
 import leasehold.Explanation;
@@ -19,6 +20,8 @@ import leasehold.v1.AcquireAllResponse;
 import leasehold.v1.AcquireEvent;
 import leasehold.v1.AcquireRequest;
 import leasehold.v1.AcquireResponse;
+import leasehold.v1.ClaimTickRequest;
+import leasehold.v1.ClaimTickResponse;
 import leasehold.v1.DowngradeRequest;
 import leasehold.v1.DowngradeResponse;
 import leasehold.v1.GetLeaseRequest;
@@ -30,6 +33,7 @@ import leasehold.v1.LeaseServiceGrpc;
 import leasehold.v1.Outcome;
 import leasehold.v1.ReleaseRequest;
 import leasehold.v1.ReleaseResponse;
+import leasehold.v1.ScheduleServiceGrpc;
 import leasehold.v1.WatchLeasesRequest;
 
 /**
@@ -39,6 +43,8 @@ import leasehold.v1.WatchLeasesRequest;
 final class RpcTransport implements Transport {
     /** A server says something at least every 15 s on a stream: Watch and Hold; every 5 s on AcquireStream. */
     static final long SILENCE = 15_000_000_000L;
+    private static final long CLAIM_WAIT = 10_000_000_000L; // the longest of one request for a tick; it shows that the server lives
+    private static final long CLAIM_PAUSE = 100_000_000;
     private static final Errors OF_SEVERAL = new Errors(null);
 
     private final List<Server> servers = new ArrayList<>();
@@ -109,6 +115,31 @@ final class RpcTransport implements Transport {
                 }
             }
         }
+    }
+
+    @Override
+    public Claimed claim(String schedule, String leaseKey, Terms terms, BooleanSupplier isGivenUp) {
+        for (; !isGivenUp.getAsBoolean(); pause()) {
+            try (var call = new Call<ClaimTickRequest, ClaimTickResponse>(pick(), ScheduleServiceGrpc.getClaimTickMethod(),
+                    new Errors(new Ref(schedule, "", leaseKey)))) {
+                long sent = Transport.now();
+                call.ask(Messages.claim(schedule, leaseKey, terms, CLAIM_WAIT));
+                ClaimTickResponse answer = call.next(sent + CLAIM_WAIT + patience, isGivenUp);
+                if (answer == null) {
+                    throw isGivenUp.getAsBoolean() ? givenUp() : call.silent();
+                }
+                call.isAnswered();
+                if (answer.hasLease()) {
+                    return Messages.claimed(answer, sent);
+                }
+            }
+        }
+        throw givenUp();
+    }
+
+    /** Before a server is asked again that may not wait. */
+    private static void pause() {
+        LockSupport.parkNanos(CLAIM_PAUSE);
     }
 
     private static void are(int asked, int answered) {
