@@ -135,6 +135,18 @@ def downgrade(client, namespace, key, metadata):
     return "OK"
 
 
+def ask_hand_over(client, namespace, key, metadata):
+    """As one who does not wait there."""
+    client.lease.AskHandOver(pb.AskHandOverRequest(scope=scope(namespace, key), reason="the matrix"), metadata=metadata, timeout=BOUND)
+    return "OK"
+
+
+def refuse_hand_over(client, namespace, key, metadata):
+    request = pb.RefuseHandOverRequest(lease=refs([(namespace, key)])[0], reason="the matrix")
+    client.lease.RefuseHandOver(request, metadata=metadata, timeout=BOUND)
+    return "OK"
+
+
 def get_lease(client, namespace, key, metadata):
     client.lease.GetLease(pb.GetLeaseRequest(scope=scope(namespace, key)), metadata=metadata, timeout=BOUND)
     return "OK"
@@ -249,6 +261,8 @@ TABLE = [
     Row(LEASE + "AcquireStream", "lease", SCOPE, acquire_stream, {"granted"} | HELD),
     Row(LEASE + "Hold", "lease", SCOPE, hold, {"granted"} | HELD),
     Row(LEASE + "Downgrade", "lease", SCOPE, downgrade, {"NOT_HELD"}),
+    Row(LEASE + "AskHandOver", "admin", SCOPE, ask_hand_over, {"OK", "NOT_HELD"}),
+    Row(LEASE + "RefuseHandOver", "lease", SCOPE, refuse_hand_over, {"NOT_HELD", "NOT_ASKED"}),
     Row(LEASE + "Heartbeat", "lease", ITEM, heartbeat, {"OUTCOME_LOST"}),
     Row(LEASE + "KeepAlive", "lease", ITEM, keep_alive, {"OUTCOME_LOST"}),
     Row(LEASE + "Release", "lease", ITEM, release, {"OUTCOME_LOST"}),

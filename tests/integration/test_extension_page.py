@@ -286,7 +286,7 @@ ASIDE = (
     ("begin; alter table leasehold.creation enable row level security", "leasehold.creation has row security"),
     ("begin; drop index leasehold.waiter_sql_user", "is missing, or is of another version"),
     ("begin; update leasehold.incarnation set started_at = started_at, timeline = timeline + 1", "new life"),
-    ("begin; do $$ begin execute replace(pg_get_functiondef('leasehold_internal.core_life()'::regprocedure), ', 2 from', ', 99 from'); end $$",
+    ("begin; do $$ begin execute regexp_replace(pg_get_functiondef('leasehold_internal.core_life()'::regprocedure), ', [0-9]+ from', ', 99 from'); end $$",
      "of another contract"),
 )
 

@@ -411,7 +411,7 @@ class Idle:
     """A lease that is held, without a client."""
 
     _story = leasehold.telemetry.SILENT
-    lost, _is_held, _tie, _asked, _deadline = None, True, None, unittest.mock.Mock(scopes=()), float("inf")
+    lost, _is_held, _tie, _asked, _deadline = None, True, None, unittest.mock.Mock(scopes=(), listeners={"on_asked": None}), float("inf")
 
     def __init__(self, key):
         self.namespace, self.key, self.lease_key, self.duration = "a", key, key, 30
