@@ -219,7 +219,6 @@ as $$
 declare
   v_ageing constant interval := (leasehold_internal.policy_of(p_namespace)).ageing;
   v_sorted bigint[];
-  v_tickets bigint[];
 begin
   v_sorted := array(
     select s.ticket
@@ -241,8 +240,8 @@ begin
   if v_sorted = '{}' then
     return v_sorted;
   end if;
-  v_tickets[0:cardinality(v_sorted) - 1] := v_sorted;
-  return v_tickets;
+  -- PL/pgSQL of PostgreSQL 13 assigns to no slice.
+  return format('[0:%s]=%s', cardinality(v_sorted) - 1, v_sorted)::bigint[];
 end
 $$;
 

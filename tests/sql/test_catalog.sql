@@ -63,7 +63,7 @@ select is((select array_agg(p.oid::regprocedure::text) from pg_proc p where p.pr
               and ('search_path=pg_catalog, pg_temp' = any (p.proconfig)) is not true), null, 'security definer functions pin their search_path');
 select is((select array_agg(p.proname::text order by p.proname::text collate "C") from pg_proc p
             where p.pronamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) and not p.prosecdef
-              and p.prolang <> (select l.oid from pg_language l where l.lanname = 'c')
+              and not exists (select from pg_proc c where c.proname = p.proname and c.prolang = (select l.oid from pg_language l where l.lanname = 'c'))
               and ('search_path=pg_catalog, pg_temp' = any (p.proconfig)) is not true
               and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <> p.proowner)),
           array['expires_at', 'from_us', 'hand_over_grace_of', 'history_policy_of', 'hook_function', 'hook_name', 'is_expired', 'lease_columns', 'lease_facts', 'lease_states', 'oldest_transaction', 'policies_of', 'policy_columns',
