@@ -131,6 +131,13 @@ def leases_and_results(on):
     assert heartbeat(on, second).outcome == pb.OUTCOME_LOST
 
 
+def handing_over(on):
+    lease = on.acquire("asked")
+    asked, = on.lease.AskHandOver(pb.AskHandOverRequest(scope=scope("smoke", "asked"), reason="maintenance")).holders
+    assert asked.token == lease.token and asked.asked.reason == "maintenance"
+    assert on.lease.RefuseHandOver(pb.RefuseHandOverRequest(lease=lease_ref(lease), reason="not now")).asked.refusal == "not now"
+
+
 def sharing(on):
     writer = on.acquire("shared")
     reader = on.lease.Downgrade(pb.DowngradeRequest(lease=lease_ref(writer))).lease
@@ -252,7 +259,7 @@ def test_every_verb_on_a_database_of_an_ordinary_owner(cluster):
     install(cluster, database)
     cluster.psql("grant leasehold_client to server", database)
     with site(cluster, database) as on:
-        for part in (leases_and_results, sharing, several, queue, streaming, administration, access):
+        for part in (leases_and_results, handing_over, sharing, several, queue, streaming, administration, access):
             part(on)
         services = pb.DESCRIPTOR.services_by_name
         assert on.called == {method.name for service in services.values() for method in service.methods}
