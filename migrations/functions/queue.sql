@@ -53,6 +53,14 @@ begin
 end
 $$;
 
+-- The ticket of the one of them that is next; null: there is none. Locks nothing.
+create or replace function leasehold_internal.first_by_priority(
+  p_namespace text, p_key text, p_live uuid[], p_now timestamptz, p_but uuid[]) returns bigint
+language sql stable
+as $$
+  select h.ticket from leasehold_internal.live_heads(p_namespace, p_key, p_live, p_now, p_but) h order by h.at, h.priority desc limit 1
+$$;
+
 -- Promise 6: among those who are live, first come, first served; where some have a priority, of the first of each priority the one with the
 -- earliest `at`. So one with priority p is overtaken by one with q only where that one came less than (q - p) * ageing after it.
 -- The first live waiter of a scope that is none of `p_but`, or no row: not away, its wait not over, its coordinator (if any) live. Read it in a
@@ -62,27 +70,18 @@ create or replace function leasehold_internal.live_head(
 returns table (ticket bigint, lease_key uuid, coordinator uuid, units integer, items smallint, priority integer)
 language sql stable
 as $$
-  select n.*
-    from (select exists (select from leasehold.waiter a
-                          where a.namespace = p_namespace and a.key = p_key and a.priority > 0) as has_priority
-          offset 0) x
-   cross join lateral (
-   (select w.ticket, w.lease_key, w.coordinator, w.units, w.items, w.priority
-      from leasehold.waiter w
-     where not x.has_priority
-       and w.namespace = p_namespace and w.key = p_key
-       and w.away_until is null
-       and w.lease_key <> all (p_but)
-       and (w.wait_until is null or w.wait_until > p_now)
-       and (w.coordinator is null or w.coordinator = any (p_live))
-     order by w.namespace, w.key, w.ticket
-     limit 1)
-     union all
-   (select h.ticket, h.lease_key, h.coordinator, h.units, h.items, h.priority
-      from leasehold_internal.live_heads(p_namespace, p_key, p_live, p_now, p_but) h
-     where x.has_priority
-     order by h.at, h.priority desc
-     limit 1)) n
+  select w.ticket, w.lease_key, w.coordinator, w.units, w.items, w.priority
+    from leasehold.waiter w
+   where w.namespace = p_namespace and w.key = p_key
+     and w.ticket >= case when exists (select from leasehold.waiter a
+                                        where a.namespace = p_namespace and a.key = p_key and a.priority > 0)
+                          then leasehold_internal.first_by_priority(p_namespace, p_key, p_live, p_now, p_but) else 0 end
+     and w.away_until is null
+     and w.lease_key <> all (p_but)
+     and (w.wait_until is null or w.wait_until > p_now)
+     and (w.coordinator is null or w.coordinator = any (p_live))
+   order by w.namespace, w.key, w.ticket
+   limit 1
 $$;
 
 -- Does anybody in this queue have a priority? Locks nothing.
@@ -193,18 +192,19 @@ returns bigint[]
 language plpgsql stable
 as $$
 begin
-  if exists (select from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key and w.priority > 0) then
-    return leasehold_internal.tickets_by_priority(p_namespace, p_key, p_live, p_now);
-  end if;
-  return array(
-    select w.ticket
-      from leasehold.waiter w
-     where w.namespace = p_namespace and w.key = p_key
-       and w.away_until is null
-       and (w.wait_until is null or w.wait_until > p_now)
-       and (w.coordinator is null or w.coordinator = any (p_live))
-     order by w.namespace, w.key, w.ticket
-     limit 1000);
+  return case
+    when exists (select from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key and w.priority > 0)
+      then leasehold_internal.tickets_by_priority(p_namespace, p_key, p_live, p_now)
+    else array(
+      select w.ticket
+        from leasehold.waiter w
+       where w.namespace = p_namespace and w.key = p_key
+         and w.away_until is null
+         and (w.wait_until is null or w.wait_until > p_now)
+         and (w.coordinator is null or w.coordinator = any (p_live))
+       order by w.namespace, w.key, w.ticket
+       limit 1000)
+  end;
 end
 $$;
 
