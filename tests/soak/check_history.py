@@ -7,8 +7,9 @@ a minimum hold cut short, a lease granted for some of its scopes alone, was ther
 
 A history is one line for each event, tab-separated, in the order in which the changes of each scope happened:
 
-    number  at  kind  scope  lease  token  until  actor  units  slots         (times in seconds; - for none)
+    number  at  kind  scope  lease  token  until  actor  units  slots  priority         (times in seconds; - for none)
 
+    ageing   `until` seconds are what one step of a priority is worth; without such a line 0
     capacity the scope has `token` units for shared leases; without such a line any number
     grant    the scope passed to `lease` with `token`, until the expiry `until`: exclusively, or (units) shared, with these slots, 1,2,3
     down     the lease that holds the scope exclusively is shared now, with `token`, until `until`; or a shared one gave units back
@@ -17,7 +18,10 @@ A history is one line for each event, tab-separated, in the order in which the c
     end      its holder gave it back            reap     the reaper ended the hold with `token`
     lost     its holder was told that it has lost it, so no new life of the database makes it longer
     queue    `lease` waits, until `until`, or (-) as long as its coordinator `actor` is alive; `token` is its ticket, where those
-             who join at once may be in another order than their lines
+             who join at once may be in another order than their lines; `at` is when it came, for those of other priorities
+    ask      the holder with `token` is asked to hand over
+    hear     the holder `lease` looked, and was asked (its `token`) or (-) not; no line is between the look and the requests before it
+    refuse   the holder `lease` refused what it was asked
     all      `lease` is for this scope and others, one line for each, all or none: all are queued for with one ticket, and granted at once,
              before any other line about it
     leave    it waits no longer; if it held the scope, it gave it back
@@ -33,9 +37,10 @@ import argparse
 import collections
 import sys
 
+SAME_S = 2e-6     # what a difference of two times in floating point may be wrong by
 ALIVE_S = 3.5    # as live_coordinators() has it: the others look once a second, so the dead are passed over within 5 s
-Event = collections.namedtuple('Event', 'number at kind scope lease token until actor units slots')
-Waiter = collections.namedtuple('Waiter', 'number ticket at until actor')
+Event = collections.namedtuple('Event', 'number at kind scope lease token until actor units slots priority')
+Waiter = collections.namedtuple('Waiter', 'number ticket at until actor priority')
 
 
 class Together:
@@ -61,10 +66,10 @@ def parse(line):
     fields = line.rstrip('\n').split('\t')
     if len(fields) != len(Event._fields):
         raise ValueError('%d fields wanted: %r' % (len(Event._fields), line))
-    number, at, kind, scope, lease, token, until, actor, units, slots = [None if field == '-' else field for field in fields]
+    number, at, kind, scope, lease, token, until, actor, units, slots, priority = [None if field == '-' else field for field in fields]
     return Event(int(number), float(at), kind, scope, lease, None if token is None else int(token),
                  None if until is None else float(until), actor, None if units is None else int(units),
-                 None if slots is None else [int(slot) for slot in slots.split(',')])
+                 None if slots is None else [int(slot) for slot in slots.split(',')], int(priority or 0))
 
 
 class Scope:
@@ -78,6 +83,8 @@ class Scope:
         self.left_at = 0.0        # when a waiter gave up its place: the next one's turn may begin then
         self.waiters = {}
         self.guards = {}
+        self.asked = set()        # tokens with an open request
+        self.passed_over = {}     # lease: a fault of the grant before, unless both were granted by one decision
 
 
 class Judge:
@@ -88,6 +95,7 @@ class Judge:
         self.granted = set()      # (lease, scope)
         self.together = {}        # by lease
         self.gone = set()         # lease keys and coordinators
+        self.ageing_s = 0.0
         self.life_at = 0.0
         self.is_settled = True
         self.last_number = 0
@@ -131,10 +139,18 @@ class Judge:
     def on_all(self, event, unused_scope):
         self.together.setdefault(event.lease, Together()).scopes.add(event.scope)
 
+    def on_ageing(self, event, unused_scope):
+        self.ageing_s = event.until
+
     def on_capacity(self, event, scope):
         scope.capacity = event.token
 
     def on_grant(self, event, scope):
+        passed_over = scope.passed_over.get(event.lease)
+        if passed_over is not None and (passed_over[0].at, passed_over[0].actor) == (event.at, event.actor):
+            del scope.passed_over[event.lease]
+        else:
+            self.tell_passed_over(scope)
         room_at = self.make_room(event, scope)
         self.check_token(event, scope)
         if (event.lease, event.scope) in self.granted:
@@ -230,21 +246,44 @@ class Judge:
         own = scope.waiters.pop(event.lease, None)
         if own is not None and self.live_until(own) < event.at:
             own = None    # too late for its old place: a newcomer
+        if own is None:
+            own_at, priority = event.at, event.priority
+        else:
+            own_at, priority = own.at, own.priority
+        own_at -= priority * self.ageing_s
         turn_at = scope.left_at
         for lease, waiter in scope.waiters.items():
-            if own is None:
+            if waiter.priority != priority:
+                # Of each priority its first live one counts; whoever is behind it comes after it, whatever the clock said when it came.
+                first = self.first_live(scope, waiter.priority, event.at)
+                is_earlier = (waiter is first or self.live_until(waiter) <= event.at) and self.is_before(waiter, own_at, priority)
+            elif own is None:
                 is_earlier = waiter.number < event.number
             elif own.ticket is None or waiter.ticket is None:
                 is_earlier = waiter.number < own.number
             else:
                 is_earlier = waiter.ticket < own.ticket
             if is_earlier and self.live_until(waiter) > event.at:
-                self.fault(event, 'overtaking: %s queued earlier, at %d' % (lease, waiter.number))
+                scope.passed_over[lease] = (event, 'overtaking: %s queued earlier, at %d' % (lease, waiter.number))
             elif is_earlier:
                 turn_at = max(turn_at, self.live_until(waiter))    # the dead keep their place for their time
         if own is not None:
             self.counts['waited'] += 1
             self.check_idle(event, max(room_at or 0.0, scope.rests_until, own.at, turn_at), room_at is not None)
+
+    def tell_passed_over(self, scope):
+        for event, words in scope.passed_over.values():
+            self.fault(event, words)
+        scope.passed_over.clear()
+
+    def first_live(self, scope, priority, at):
+        live = [waiter for waiter in scope.waiters.values() if waiter.priority == priority and self.live_until(waiter) > at]
+        return min(live, key=lambda waiter: waiter.ticket or waiter.number, default=None)
+
+    def is_before(self, waiter, own_at, priority):
+        """Is it before one with another priority and `own_at`, the time when that came less its priority's worth?"""
+        waiter_at = waiter.at - waiter.priority * self.ageing_s
+        return waiter_at < own_at - SAME_S or (waiter_at <= own_at and waiter.priority > priority)
 
     def check_idle(self, event, ready_at, was_held):
         """Since `ready_at` nothing was in its way in this scope. Who waits for several was not slow where the last of them was not ready."""
@@ -307,13 +346,30 @@ class Judge:
         self.finish_hold(event, scope, leases[0])
 
     def on_queue(self, event, scope):
-        scope.waiters.setdefault(event.lease, Waiter(event.number, event.token, event.at, event.until, event.actor))
+        scope.waiters.setdefault(event.lease, Waiter(event.number, event.token, event.at, event.until, event.actor, event.priority))
 
     def on_leave(self, event, scope):
         scope.left_at = event.at
         scope.waiters.pop(event.lease, None)
         if event.lease in scope.holders:
             self.finish_hold(event, scope, event.lease)
+
+    def on_ask(self, event, scope):
+        scope.asked.add(event.token)
+
+    def on_hear(self, event, scope):
+        holder = scope.holders.get(event.lease)
+        if holder is None or event.at >= holder.until:
+            return
+        if event.token is None and holder.token in scope.asked:
+            self.fault(event, 'request: the holder does not hear of it')
+        elif event.token is not None and (event.token != holder.token or event.token not in scope.asked):
+            self.fault(event, 'request: nobody asked token %s' % event.token)
+
+    def on_refuse(self, event, scope):
+        holder = scope.holders.get(event.lease)
+        if holder is not None:
+            scope.asked.discard(holder.token)
 
     def on_guard(self, event, scope):
         holders = [holder for holder in scope.holders.values() if holder.token == event.token]
@@ -345,6 +401,8 @@ class Judge:
 
     def finish(self):
         """After the last line."""
+        for scope in self.scopes.values():
+            self.tell_passed_over(scope)
         for lease, together in self.together.items():
             words = together.fault('stop')
             if words is not None:

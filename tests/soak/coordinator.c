@@ -32,6 +32,7 @@ struct coordinator {
         enum client_state state;
         struct item items[ITEMS_MAX]; /* those that it still has, or waits for */
         int count;
+        int priority;
         char lease[UUID_SIZE];
         int64_t at_ms; /* HOLDING: until then; QUEUED: patience; IDLE: start then; otherwise not before */
         int64_t pause_ms;
@@ -130,9 +131,8 @@ static enum outcome send_batch(struct coordinator *c, const char *function, enum
     struct actor *actor = c->actor;
     struct client *clients[CLIENTS * ITEMS_MAX];
     int item_scopes[CLIENTS * ITEMS_MAX];
-    char scopes[1024] = "", leases[1024] = "", units[128] = "";
+    char scopes[1024] = "", leases[1024] = "", units[128] = "", priorities[128] = "";
     int count = 0;
-    bool takes_units = state == ASKING || state == DOWNGRADING;
     for (struct client *client = c->clients; client < c->clients + CLIENTS; client++) {
         if (client->state != state || client->at_ms > now_ms() || (state == ASKING && client->count > 1))
             continue;
@@ -143,14 +143,21 @@ static enum outcome send_batch(struct coordinator *c, const char *function, enum
             snprintf(leases + strlen(leases), sizeof leases - strlen(leases), "%s%s", comma, client->lease);
             snprintf(units + strlen(units), sizeof units - strlen(units), "%s%s", comma,
                      units_text(state == DOWNGRADING ? 1 : client->items[i].units));
+            snprintf(priorities + strlen(priorities), sizeof priorities - strlen(priorities), "%s%d", comma,
+                     client->priority);
             clients[count] = client;
             item_scopes[count++] = client->items[i].scope;
         }
     }
     if (count == 0)
         return DONE;
-    enum outcome outcome = run(actor, "select * from soak.%s('%s', '{%s}', '{%s}'%s%s%s)", function, c->id, scopes,
-                               leases, takes_units ? ", '{" : "", takes_units ? units : "", takes_units ? "}'" : "");
+    char more[300] = "";
+    if (state == ASKING)
+        snprintf(more, sizeof more, ", '{%s}', '{%s}'", units, priorities);
+    else if (state == DOWNGRADING)
+        snprintf(more, sizeof more, ", '{%s}'", units);
+    enum outcome outcome =
+        run(actor, "select * from soak.%s('%s', '{%s}', '{%s}'%s)", function, c->id, scopes, leases, more);
     if (outcome != DONE)
         return outcome;
     if (PQntuples(actor->result) != count) {
@@ -238,6 +245,7 @@ static void advance_clients(struct coordinator *c)
             continue;
         if (client->state == IDLE && !actor->soak->is_stopping) {
             client->count = pick_items(actor, client->items);
+            client->priority = pick_priority(actor);
             client->was_queued = false;
             make_uuid(actor, client->lease);
             client_set_state(c, client, ASKING, 0);

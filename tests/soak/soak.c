@@ -76,6 +76,11 @@ int pick_items(struct actor *actor, struct item items[ITEMS_MAX])
     return count;
 }
 
+int pick_priority(struct actor *actor)
+{
+    return dice(actor, 3) == 0 ? 1 + (int)dice(actor, PRIORITY_MAX) : 0;
+}
+
 const char *units_text(int units)
 {
     static const char *const texts[UNITS_MAX + 1] = {"null", "1", "2", "3"};

@@ -1,7 +1,8 @@
 /*
  * The soak: sessions that acquire, wait, guard, release and die on two hot scopes, all through SQL; and now and then
  * on four cool ones, whose rows come and go. Half of the requests are shared, for 1 to 3 units; three of the scopes have a
- * capacity of 3. Exclusive leases are made shared at times. Every sixth request is for three scopes at once.
+ * capacity of 3. Exclusive leases are made shared at times. Every sixth request is for three scopes at once. Every third of the others has a
+ * priority. SQL users ask holders to hand over, and hear of it.
  *
  * Each actor is a thread with a connection of its own. What happened is written by soak.sql, in the transaction in
  * which it happened; these files only decide what to do next, from a seed. A calm run has no kills, no reaper and no
@@ -17,6 +18,7 @@
 
 #define SCOPES 6
 #define UNITS_MAX 3 /* the capacity */
+#define PRIORITY_MAX 3
 #define ITEMS_MAX 3
 #define UUID_SIZE 37
 
@@ -57,7 +59,8 @@ struct item {
     int units;
 };
 int pick_items(struct actor *actor, struct item items[ITEMS_MAX]);
-const char *units_text(int units); /* for SQL: null or the number */
+int pick_priority(struct actor *actor); /* of a request for one scope */
+const char *units_text(int units);      /* for SQL: null or the number */
 void make_uuid(struct actor *actor, char uuid[UUID_SIZE]);
 int64_t now_ms(void);
 void sleep_ms(int64_t ms);

@@ -5,15 +5,16 @@ create schema soak;
 create sequence soak.number;
 create table soak.event (
   number bigint not null default nextval('soak.number'),
-  at timestamptz not null,        -- when the database decided, as near as it tells
+  at timestamptz not null,        -- when the database decided; queue: when the place says that it came
   kind text not null,
   scope text,
   lease uuid,
-  token bigint,
+  token bigint,                   -- queue: the ticket; ask: the holder's; hear: of who was asked
   until timestamptz,              -- grant, down, renew: the expiry; rest: its end; queue: the end of the place, or null while its coordinator lives
   actor text not null,
   units integer,                  -- grant, down: of a shared lease
-  slots integer[]
+  slots integer[],
+  priority integer                -- queue; grant: of one that was not in the queue
 );
 create index on soak.event (lease);
 create table soak.setting (duration interval not null, is_calm boolean not null);
@@ -37,9 +38,9 @@ create view soak.held as
 create function soak.at_least(p_units integer) returns interval language sql volatile as $$
   select case when p_units is null and not s.is_calm and random() < 0.2 then random() * s.duration end from soak.setting s
 $$;
-create function soak.note_grant(p_kind text, p_scope text, p_lease uuid, p_actor text) returns void language sql as $$
-  insert into soak.event (at, kind, scope, lease, token, until, actor, units, slots)
-  select case p_kind when 'grant' then h.acquired_at else h.heartbeat_at end, p_kind, p_scope, p_lease, h.token, h.until, p_actor, h.units, h.slots
+create function soak.note_grant(p_kind text, p_scope text, p_lease uuid, p_actor text, p_priority integer default null) returns void language sql as $$
+  insert into soak.event (at, kind, scope, lease, token, until, actor, units, slots, priority)
+  select case p_kind when 'grant' then h.acquired_at else h.heartbeat_at end, p_kind, p_scope, p_lease, h.token, h.until, p_actor, h.units, h.slots, p_priority
     from soak.held h where h.scope = p_scope and h.lease = p_lease;
   insert into soak.event (at, kind, scope, lease, until, actor)
   select s.acquired_at, 'rest', p_scope, p_lease, s.acquired_at + s.at_least, p_actor
@@ -48,14 +49,14 @@ create function soak.note_grant(p_kind text, p_scope text, p_lease uuid, p_actor
 $$;
 
 -- `p_units` null: exclusively.
-create function soak.acquire(p_scope text, p_lease uuid, p_actor text, p_units integer) returns boolean language plpgsql as $$
+create function soak.acquire(p_scope text, p_lease uuid, p_actor text, p_units integer, p_priority integer) returns boolean language plpgsql as $$
 begin
   perform l.* from soak.setting s, leasehold.acquire(soak.ns(p_scope), p_scope, s.duration, p_actor, p_lease, at_least => soak.at_least(p_units),
-            mode => case when p_units is null then 'exclusive' else 'shared' end, units => coalesce(p_units, 1)) l;
+            mode => case when p_units is null then 'exclusive' else 'shared' end, units => coalesce(p_units, 1), priority => p_priority) l;
   if not found then
     return false;
   end if;
-  perform soak.note_grant('grant', p_scope, p_lease, p_actor);
+  perform soak.note_grant('grant', p_scope, p_lease, p_actor, p_priority);
   return true;
 end $$;
 
@@ -107,14 +108,14 @@ begin
   return true;
 end $$;
 
-create function soak.join_queue(p_scope text, p_lease uuid, p_actor text, p_ttl interval, p_units integer) returns text language plpgsql as $$
+create function soak.join_queue(p_scope text, p_lease uuid, p_actor text, p_ttl interval, p_units integer, p_priority integer) returns text language plpgsql as $$
 declare
   v_channel text;
 begin
   select j.channel into v_channel from leasehold.join_queue(soak.ns(p_scope), p_scope, p_lease, p_ttl,
-    mode => case when p_units is null then 'exclusive' else 'shared' end, units => coalesce(p_units, 1)) j;
-  insert into soak.event (at, kind, scope, lease, token, until, actor)
-  select w.enqueued_at, 'queue', p_scope, p_lease, w.ticket, w.wait_until, p_actor
+    mode => case when p_units is null then 'exclusive' else 'shared' end, units => coalesce(p_units, 1), priority => p_priority) j;
+  insert into soak.event (at, kind, scope, lease, token, until, actor, priority)
+  select w.enqueued_at, 'queue', p_scope, p_lease, w.ticket, w.wait_until, p_actor, w.priority
     from leasehold.waiter w where w.namespace = soak.ns(p_scope) and w.key = p_scope and w.lease_key = p_lease;
   return v_channel;
 end $$;
@@ -123,6 +124,43 @@ create function soak.leave_queue(p_scope text, p_lease uuid, p_actor text) retur
 begin
   perform leasehold.leave_queue(soak.ns(p_scope), p_scope, p_lease);
   insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'leave', p_scope, p_lease, p_actor);
+end $$;
+
+-- Requests to hand a lease over. Who writes a line about them has this lock, so that the lines have the order of what they tell.
+create function soak.lock_requests(p_scope text) returns void language sql as $$
+  select pg_advisory_xact_lock(hashtext('soak.requests'), hashtext(p_scope))
+$$;
+
+-- As a waiter, whose place may have been lost since.
+create function soak.ask_hand_over(p_scope text, p_lease uuid, p_actor text) returns void language plpgsql as $$
+begin
+  perform soak.lock_requests(p_scope);
+  if exists (select from leasehold.waiter w where w.lease_key = p_lease) then
+    insert into soak.event (at, kind, scope, token, actor)
+    select clock_timestamp(), 'ask', p_scope, a.token, p_actor
+      from leasehold.ask_hand_over(soak.ns(p_scope), p_scope, p_lease, 'soak') a where a.state <> 'refused';
+  end if;
+exception when invalid_parameter_value then null;
+end $$;
+
+-- Is it held, and asked for?
+create function soak.hear(p_scope text, p_lease uuid, p_actor text) returns boolean language plpgsql as $$
+declare
+  v_token bigint;
+begin
+  perform soak.lock_requests(p_scope);
+  select a.token into v_token from leasehold.asked(array[p_lease]) a where a.key = p_scope;
+  insert into soak.event (at, kind, scope, lease, token, actor)
+  select clock_timestamp(), 'hear', p_scope, p_lease, v_token, p_actor from soak.held h where h.scope = p_scope and h.lease = p_lease;
+  return v_token is not null;
+end $$;
+
+create function soak.refuse(p_scope text, p_lease uuid, p_actor text) returns void language plpgsql as $$
+begin
+  perform soak.lock_requests(p_scope);
+  if leasehold.refuse_hand_over(soak.ns(p_scope), p_scope, p_lease, 'soon') then
+    insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'refuse', p_scope, p_lease, p_actor);
+  end if;
 end $$;
 
 create function soak.guard(p_scope text, p_lease uuid, p_actor text) returns void language plpgsql as $$
@@ -162,8 +200,9 @@ begin
    where s.is_calm and c.id = p_coordinator;
 end $$;
 
--- What one call decides has one order: first those who came back to their places, by their tokens, then the others as they stand in the call.
-create function soak.ask(p_coordinator uuid, p_scopes text[], p_leases uuid[], p_units integer[]) returns table (n integer, outcome text) language plpgsql as $$
+-- What one call decides has one order: by the tokens; who came and has to queue, before those of its priority that stand behind it in the call.
+create function soak.ask(p_coordinator uuid, p_scopes text[], p_leases uuid[], p_units integer[], p_priorities integer[])
+returns table (n integer, outcome text) language plpgsql as $$
 declare
   v_one record;
   v_items integer := cardinality(p_scopes);
@@ -174,18 +213,22 @@ begin
     select * from leasehold_internal.acquire_batch(p_coordinator, null, soak.ns(p_scopes), p_scopes, p_leases,
       array_fill('batch'::text, array[v_items]), array_fill('{}'::text, array[v_items]), array_fill(v_us, array[v_items]),
       array_fill(true, array[v_items]), array_fill(null::bigint, array[v_items]), array_fill(0::bigint, array[v_items]), null,
-      array(select leasehold_internal.to_us(soak.at_least(u.units)) from unnest(p_units) with ordinality u (units, n) order by u.n), p_units) b
-      left join lateral (
-        select true as has_place from soak.event e where b.outcome = 'granted' and e.lease = p_leases[b.n] and e.kind = 'queue') q on true
-     order by q.has_place, case when q.has_place then b.token end, b.n
+      array(select leasehold_internal.to_us(soak.at_least(u.units)) from unnest(p_units) with ordinality u (units, n) order by u.n), p_units, p_priorities) b
+     cross join lateral (
+       select b.outcome = 'granted' as is_granted,
+              exists (select from soak.event e where e.lease = p_leases[b.n] and e.kind = 'queue') as has_place) q
+     order by case when q.has_place then b.token
+                   else min(case when q.is_granted then b.token end)
+                          over (partition by p_scopes[b.n], p_priorities[b.n], q.has_place order by b.n rows between current row and unbounded following)
+              end, q.is_granted, b.n
   loop
     n := v_one.n;
     outcome := v_one.outcome;
     if outcome = 'granted' then
-      perform soak.note_grant('grant', p_scopes[n], p_leases[n], p_coordinator::text);
+      perform soak.note_grant('grant', p_scopes[n], p_leases[n], p_coordinator::text, p_priorities[n]);
     elsif outcome = 'queued' and not exists (select from soak.event e where e.lease = p_leases[n] and e.kind = 'queue') then
-      insert into soak.event (at, kind, scope, lease, token, actor)
-      values (clock_timestamp(), 'queue', p_scopes[n], p_leases[n], v_one.ticket, p_coordinator);
+      insert into soak.event (at, kind, scope, lease, token, actor, priority)
+      select w.enqueued_at, 'queue', w.key, w.lease_key, w.ticket, p_coordinator, w.priority from leasehold.waiter w where w.lease_key = p_leases[n];
     end if;
     return next;
   end loop;
@@ -205,8 +248,8 @@ begin
     perform soak.note_grant('grant', s, p_lease, p_coordinator::text) from unnest(p_scopes) s;
   elsif v_outcome = 'queued' and not exists (select from soak.event e where e.lease = p_lease and e.kind = 'queue') then
     perform soak.note_all(p_scopes, p_lease, p_coordinator::text);
-    insert into soak.event (at, kind, scope, lease, token, actor)
-    select clock_timestamp(), 'queue', w.key, p_lease, w.ticket, p_coordinator from leasehold.waiter w where w.lease_key = p_lease;
+    insert into soak.event (at, kind, scope, lease, token, actor, priority)
+    select w.enqueued_at, 'queue', w.key, p_lease, w.ticket, p_coordinator, w.priority from leasehold.waiter w where w.lease_key = p_lease;
   end if;
   return v_outcome;
 end $$;

@@ -17,7 +17,7 @@ struct round {
     const char *scope;
     char lease[UUID_SIZE];
     int units;     /* of a shared lease; 0: exclusive */
-    char more[16]; /* the same, as the last argument of a call */
+    char more[24]; /* the same and its priority, as the last arguments of a call */
 };
 
 /* Maybe open a transaction around the next call. */
@@ -77,7 +77,27 @@ static enum outcome join_queue(struct round *round)
     do {
         outcome = run(actor, "listen \"%s\"", channel);
     } while (outcome == AGAIN);
+    while (outcome == DONE && dice(actor, 3) == 0) {
+        outcome =
+            run(actor, "select soak.ask_hand_over('%s', '%s', 'user %d')", round->scope, round->lease, actor->number);
+        if (outcome == AGAIN)
+            outcome = DONE;
+    }
     return outcome;
+}
+
+/* Was it asked to hand its lease over? Then it refuses at times; *is_to_release: it does not. */
+static enum outcome hear(struct round *round, bool *is_to_release)
+{
+    struct actor *actor = round->actor;
+    enum outcome outcome =
+        run(actor, "select soak.hear('%s', '%s', 'user %d')", round->scope, round->lease, actor->number);
+    *is_to_release = outcome == DONE && answer_is(actor, "t");
+    if (*is_to_release && dice(actor, 3) == 0) {
+        *is_to_release = false;
+        outcome = run(actor, "select soak.refuse('%s', '%s', 'user %d')", round->scope, round->lease, actor->number);
+    }
+    return outcome == AGAIN ? DONE : outcome;
 }
 
 static enum outcome leave_queue(struct round *round)
@@ -140,7 +160,12 @@ static enum outcome hold(struct round *round)
     actor->grants++;
     __atomic_add_fetch(&actor->soak->progress, 1, __ATOMIC_SEQ_CST);
     for (uint64_t i = dice(actor, 3); i > 0; i--) {
+        bool is_to_release = false;
         enum outcome outcome = dice(actor, 2) == 0 ? guard(round) : call(round, "heartbeat", "", &is_true);
+        if (outcome == DONE && is_true)
+            outcome = hear(round, &is_to_release);
+        if (is_to_release)
+            break;
         if (outcome == LOST || (outcome == DONE && !is_true))
             return DONE;
         if (outcome == BROKEN || outcome == SOAK_BUG)
@@ -226,7 +251,7 @@ void *user_main(void *argument)
         struct item items[ITEMS_MAX];
         int count = pick_items(actor, items);
         struct round round = {.actor = actor, .scope = scope_names[items[0].scope], .units = items[0].units};
-        snprintf(round.more, sizeof round.more, ", %s", units_text(round.units));
+        snprintf(round.more, sizeof round.more, ", %s, %d", units_text(round.units), pick_priority(actor));
         make_uuid(actor, round.lease);
         if ((count > 1 ? all_at_once(&round, items, count) : one_round(&round)) == BROKEN)
             is_up = come_back(&round);
