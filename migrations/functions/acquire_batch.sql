@@ -183,9 +183,7 @@ begin
                       for no key update skip locked) x
                  where f.is_same and p_lease_key[1] is not null
                    and leasehold_internal.is_plain(r, p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1], v_has_room)
-                   and not (exists (select from leasehold.registered_hook)
-                            and exists (select from leasehold.registered_hook h
-                                         where h.event = 'acquire' and h.namespace = any (leasehold_internal.prefixes(p_namespace[1]))))
+                   and not (exists (select from leasehold.registered_hook) and leasehold_internal.is_hooked(p_namespace[1], 'acquire'))
                    and not exists (select from leasehold.waiter q
                                     where q.coordinator is null and q.namespace = p_namespace[1] and q.key = p_key[1])
                 offset 0) w

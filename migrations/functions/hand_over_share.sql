@@ -9,8 +9,7 @@ as $$
     from leasehold_internal.life_facts() f, leasehold_internal.rules_of(p_namespace) r
    where f.is_same
      and leasehold_internal.is_plain(r, p_owner, p_labels, p_duration_us, p_wait_us)
-     and not (exists (select from leasehold.registered_hook)
-              and exists (select from leasehold.registered_hook k where k.namespace = any (leasehold_internal.prefixes(p_namespace))))
+     and not (exists (select from leasehold.registered_hook) and leasehold_internal.is_hooked(p_namespace, null))
      and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)
   offset 0
 $$;

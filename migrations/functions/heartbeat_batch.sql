@@ -35,9 +35,7 @@ begin
                   where x.namespace = p_namespace[1] and x.key = p_key[1] and x.lease_key = p_lease_key[1] and not x.lapsed
                     and f.id is not null
                     for no key update skip locked) x
-               where not (exists (select from leasehold.registered_hook)
-                          and exists (select from leasehold.registered_hook h
-                                       where h.event = 'heartbeat' and h.namespace = any (leasehold_internal.prefixes(p_namespace[1]))))
+               where not (exists (select from leasehold.registered_hook) and leasehold_internal.is_hooked(p_namespace[1], 'heartbeat'))
                  and not exists (select from leasehold.policy p
                                   where p.end_at_max_hold and leasehold_internal.covers(p.namespace, p_namespace[1]))
               offset 0) w

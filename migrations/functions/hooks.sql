@@ -51,6 +51,17 @@ begin
 end
 $$;
 
+-- Has one namespace a hook for that event, or, with null, any hook? A call costs a plan nothing until it is made. Locks nothing.
+create or replace function leasehold_internal.is_hooked(p_namespace text, p_event text) returns boolean
+language plpgsql stable
+as $$
+begin
+  return exists (select
+                   from leasehold.registered_hook h
+                  where h.namespace = any (leasehold_internal.prefixes(p_namespace)) and (p_event is null or h.event = p_event));
+end
+$$;
+
 -- The name under which a function is written down: always qualified, whatever the search_path. Locks nothing.
 create or replace function leasehold_internal.hook_name(p_function oid) returns text
 language sql stable

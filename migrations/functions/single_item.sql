@@ -30,9 +30,7 @@ as $$
    where f.is_same and r.max_waiters is null
      and leasehold_internal.is_plain(r, p_owner, p_labels, p_duration_us, p_wait_us)
      and (p_units is null or p_units between 1 and coalesce(r.capacity, 1000000))
-     and not (exists (select from leasehold.registered_hook)
-              and exists (select from leasehold.registered_hook h
-                           where h.event = 'acquire' and h.namespace = any (leasehold_internal.prefixes(p_namespace))))
+     and not (exists (select from leasehold.registered_hook) and leasehold_internal.is_hooked(p_namespace, 'acquire'))
   offset 0
 $$;
 
