@@ -597,7 +597,7 @@ func TestCases(t *testing.T) {
 	for _, on := range strings.Fields(os.Getenv("LEASEHOLD_ON")) {
 		on := on
 		t.Run(on, func(t *testing.T) {
-			for _, c := range slices.Concat(cases, secureCases, sharedCases, lossCases, declaredCases, releaseCases, togetherCases, watchCases, reapCases, nestedCases, retryCases, tickCases, priorityCases) {
+			for _, c := range slices.Concat(cases, secureCases, sharedCases, lossCases, declaredCases, releaseCases, togetherCases, watchCases, reapCases, nestedCases, retryCases, tickCases, priorityCases, handOverCases) {
 				c := c
 				if strings.Contains(c.on, on) {
 					t.Run(c.name, func(t *testing.T) {

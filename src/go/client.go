@@ -20,6 +20,7 @@ import (
 type ref struct {
 	namespace, key, leaseKey string
 	duration                 time.Duration // of a lease that is renewed
+	listens                  bool          // to requests to hand over
 }
 
 // grant is the answer to an acquire: deadline on clock().
@@ -45,6 +46,7 @@ type beat struct {
 	remaining time.Duration
 	reason    Reason
 	message   string
+	asked     *HandOver // nil: it is not
 }
 
 // unheard is the failure of what was granted after its caller had gone.
@@ -67,6 +69,9 @@ type transport interface {
 	giveUp(ctx context.Context, it ref) error
 	holder(ctx context.Context, namespace, key string) (*Holder, error)
 	explain(ctx context.Context, namespace, key string) (*Explanation, error)
+	askHandOver(ctx context.Context, namespace, key, reason string) ([]HandOver, error)
+	// refuseHandOver is false where nobody has asked.
+	refuseHandOver(ctx context.Context, it ref, words string) (bool, error)
 	watch(ctx context.Context, request *pb.WatchLeasesRequest, tell func(Event) bool) error
 	close()
 }

@@ -18,6 +18,12 @@ type Elector struct {
 	// OnLeader is told the owner who leads, whenever that changes, this candidate included.
 	OnLeader func(owner string)
 
+	// OnAsked is told of each request to hand leadership over, once: have Lead return, or refuse by [Lease.RefuseHandOver].
+	OnAsked func(l *Lease, request HandOver)
+
+	// AskHandOver asks the leader to hand over while this candidate waits, as a preferred leader does.
+	AskHandOver bool
+
 	// Duration is how long a leader that is stopped or cut off is waited for; 15 s by default. One that dies is followed at once, if the
 	// client was made by [Dial]; with [Over] this time passes too.
 	Duration time.Duration
@@ -40,6 +46,10 @@ func (c *Client) lead(ctx context.Context, r request, e Elector) error {
 	if e.Owner != "" {
 		r.owner = e.Owner
 	}
+	if e.OnAsked != nil {
+		r.listener.Asked = e.OnAsked
+	}
+	r.askHandOver = r.askHandOver || e.AskHandOver
 	leader := ""
 	see := func(owner string) {
 		if e.OnLeader != nil && owner != "" && owner != leader {
@@ -243,6 +253,11 @@ func (h *holding) run(l *Lease) error {
 		if lost := event.GetLost(); lost != nil {
 			l.loseNow(reasonOf(lost.GetEndReason()), lost.GetMessage())
 			return nil
+		}
+		if asked := handOverOf(event.GetAsked()); asked != nil {
+			l.c.mu.Lock()
+			l.wasAsked(asked)
+			l.c.mu.Unlock()
 		}
 		renewed := event.GetRenewed()
 		if renewed == nil {

@@ -37,6 +37,7 @@ type Lease struct {
 	streaming bool          // a stream renews it
 	news      []func()      // that the listener is to be told
 	telling   bool          // a goroutine tells it
+	askedAt   time.Time     // the last request to hand it over
 	isTold    bool          // of the grant
 	hold      Hold          // that telemetry is told of
 }
@@ -270,15 +271,12 @@ func (l *Lease) Downgrade(ctx context.Context, units int) error {
 }
 
 func (l *Lease) canChange(how string) error {
+	if err := l.isHeld(); err != nil {
+		return err
+	}
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	l.expire()
-	switch {
-	case l.lost != nil:
-		return l.lost
-	case l.released || l.ends:
-		return ErrReleased
-	case l.streaming:
+	if l.streaming {
 		return &ArgumentError{Field: "mode", Bound: "a lease without a stream", Message: "a lease that a stream holds cannot be " + how}
 	}
 	return nil

@@ -6,6 +6,9 @@ package leasehold
 type Listener struct {
 	Granted, Renewed, Released func(*Lease)
 	Lost                       func(*Lease, *LostError)
+	// Asked is told of each request to hand the lease over, once; in SQL with the next renewal. It releases the lease, answers by
+	// [Lease.RefuseHandOver], or does nothing.
+	Asked func(*Lease, HandOver)
 }
 
 // tell tells the listener later. The caller has c.mu.

@@ -77,6 +77,7 @@ type request struct {
 	mode                            Mode
 	units                           int // of a shared lease
 	priority                        int
+	askHandOver                     bool // while it waits
 	labels                          map[string]string
 	scopes                          []Scope // of AcquireAll, in place of namespace, key, mode and units
 	listener                        Listener
@@ -172,6 +173,8 @@ func (r request) check() error {
 		return wrongTime("at_least", "0 to a day", *r.atLeast)
 	case r.priority < 0 || r.priority > 1000:
 		return wrong("priority", "0 to 1000", r.priority)
+	case r.askHandOver && r.wait == 0 && !r.whileAlive:
+		return wrong("ask_hand_over", "absent without a wait", true)
 	case r.mode == ModeShared:
 		return checkUnits(r.units)
 	}

@@ -40,7 +40,9 @@ var priorityCases = []testCase{
 					s.Error(err)
 				}
 			}()
-			wait(s, "a place in the queue", func() bool { return s.psql("select count(*) from leasehold.queue where namespace = '%s'", namespace) == fmt.Sprint(i+1) })
+			wait(s, "a place in the queue", func() bool {
+				return s.psql("select count(*) from leasehold.queue where namespace = '%s'", namespace) == fmt.Sprint(i+1)
+			})
 		}
 		if s.on != "grpc" { // each joins again
 			until := func(columns string) string {

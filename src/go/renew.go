@@ -130,6 +130,7 @@ func (c *Client) answered(sent time.Duration, leases []*Lease, beats []beat, err
 		case beats[i].ok:
 			l.tell(l.listener.Renewed)
 			l.deadline, l.final, l.next, l.trouble = sent+beats[i].remaining, beats[i].final, sent+l.duration/3, ""
+			l.wasAsked(beats[i].asked)
 		case beats[i].lost && !l.ends:
 			l.lose(beats[i].reason, beats[i].message)
 		case !beats[i].lost:

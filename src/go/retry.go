@@ -60,7 +60,7 @@ func (r RetryReason) IsUnsent() bool { return retryReasons[r].unsent }
 
 // Retry is a request whose attempt has failed. All requests are idempotent by their lease keys.
 type Retry struct {
-	Verb           string // Acquire, AcquireAll, ClaimTick, Downgrade or Release
+	Verb           string // Acquire, AcquireAll, ClaimTick, Downgrade, Release, AskHandOver or RefuseHandOver
 	Namespace, Key string // of AcquireAll the first
 	Reason         RetryReason
 	Err            error

@@ -120,11 +120,13 @@ func (it ref) message() *pb.LeaseRef {
 	return &pb.LeaseRef{Scope: scopeOf(it.namespace, it.key), LeaseKey: it.leaseKey}
 }
 
-func (r request) ref() ref { return ref{r.namespace, r.key, r.leaseKey, r.duration} }
+func (r request) ref() ref {
+	return ref{r.namespace, r.key, r.leaseKey, r.duration, r.listener.Asked != nil}
+}
 
 func (r request) message(wait time.Duration) *pb.AcquireRequest {
 	message := &pb.AcquireRequest{Scope: scopeOf(r.namespace, r.key), Duration: durationpb.New(r.duration), Owner: r.owner,
-		LeaseKey: r.leaseKey, Labels: r.labels, Priority: int32(r.priority)}
+		LeaseKey: r.leaseKey, Labels: r.labels, Priority: int32(r.priority), AskHandOver: r.askHandOver && wait > 0}
 	if r.whileAlive && wait > 0 {
 		message.WaitWhileAlive, message.Wait = true, durationpb.New(r.wait)
 	} else if wait == Forever {
@@ -251,7 +253,8 @@ func (t *rpc) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
 	beats := make([]beat, len(refs))
 	for i, result := range answer.GetResults() {
 		beats[i] = beat{ok: result.GetOutcome() == pb.Outcome_OUTCOME_OK, lost: result.GetOutcome() == pb.Outcome_OUTCOME_LOST,
-			remaining: result.GetRemaining().AsDuration(), final: result.GetDeadlineIsFinal(), reason: reasonOf(result.GetEndReason()), message: result.GetMessage()}
+			remaining: result.GetRemaining().AsDuration(), final: result.GetDeadlineIsFinal(), reason: reasonOf(result.GetEndReason()), message: result.GetMessage(),
+			asked: handOverOf(result.GetAsked())}
 	}
 	return beats, nil
 }
@@ -386,7 +389,7 @@ func fromStatus(it ref, err error) error {
 		return &LostError{it.namespace, it.key, Unknown, state.Message()}
 	case "INVALID_ARGUMENT", "MESSAGE_TOO_LARGE":
 		return wrong
-	case "NAMESPACE_FROZEN", "HOOK_REJECTED", "LEASE_ENDED", "QUOTA_EXCEEDED", "UNAUTHENTICATED", "ACCESS_DENIED":
+	case "NAMESPACE_FROZEN", "HOOK_REJECTED", "LEASE_ENDED", "QUOTA_EXCEEDED", "UNAUTHENTICATED", "ACCESS_DENIED", "NOT_ASKED":
 		return &DeniedError{reason, state.Message()}
 	}
 	switch state.Code() {

@@ -428,7 +428,7 @@ func (d *direct) queueFor(ctx context.Context, s *session, r request, wait time.
 		})
 		poll = min(poll, 200*time.Millisecond)
 	}
-	isListening := false
+	isListening, asked := false, ""
 	for until > clock() {
 		var position int
 		var channel string
@@ -449,6 +449,11 @@ func (d *direct) queueFor(ctx context.Context, s *session, r request, wait time.
 		}
 		if g, granted, err = d.try(s, r); err != nil || granted {
 			return g, err
+		}
+		if r.askHandOver {
+			if asked, err = d.askOnce(s, r, asked); err != nil {
+				return g, err
+			}
 		}
 		if r.whileAlive {
 			if held := d.held(s, r); held.Alive || held.HolderCount == 0 {
@@ -661,6 +666,7 @@ func (d *direct) renew(ctx context.Context, s *session, refs []ref, patience tim
 			beats[i].reason = d.reason(s, refs[i])
 		}
 	}
+	d.asked(ctx, s, refs, beats)
 	return beats, nil
 }
 

@@ -51,9 +51,9 @@ func (c *Client) Ticks(ctx context.Context, schedule string, work func(context.C
 }
 
 func (r request) checkTicks() error {
-	if r.wait != 0 || r.whileAlive || r.isHold || r.atLeast != nil || r.mode == ModeShared || r.priority != 0 {
+	if r.wait != 0 || r.whileAlive || r.isHold || r.atLeast != nil || r.mode == ModeShared || r.priority != 0 || r.askHandOver {
 		return &ArgumentError{Field: "options", Bound: "those of a tick",
-			Message: "options must be none of Wait, WaitWhileAlive, WhileConnected, AtLeast, Shared and Priority, which are not for ticks"}
+			Message: "options must be none of Wait, WaitWhileAlive, WhileConnected, AtLeast, Shared, Priority and AskHandOver, which are not for ticks"}
 	}
 	return r.check()
 }
@@ -153,7 +153,7 @@ func (d *direct) claim(ctx context.Context, r request) (claimed, error) {
 		case done <- answer{it, err}:
 		case <-ctx.Done():
 			if err == nil {
-				d.undo(s, ref{r.namespace, it.key, r.leaseKey, r.duration})
+				d.undo(s, ref{r.namespace, it.key, r.leaseKey, r.duration, false})
 			}
 		}
 		d.put(s)

@@ -25,7 +25,7 @@ type Leases struct {
 
 // AcquireAll acquires 1 to 100 scopes in one step: all of them, or none. While it waits it holds none, and has a place in the queue of each: callers
 // may name their scopes in any order. Over SQL it does not wait. Errors are those of [Client.Acquire]; *[HeldError] names the first scope that is in
-// the way. [Shared], [AtLeast], [WaitWhileAlive], [WhileConnected] and [Priority] are for single leases: *[ArgumentError].
+// the way. [Shared], [AtLeast], [WaitWhileAlive], [WhileConnected], [Priority] and [AskHandOver] are for single leases: *[ArgumentError].
 func (c *Client) AcquireAll(ctx context.Context, scopes []Scope, options ...Option) (*Leases, error) {
 	return c.acquireAll(ctx, context.Background(), scopes, options)
 }
@@ -85,9 +85,9 @@ func (r request) checkAll() error {
 	switch {
 	case len(r.scopes) < 1 || len(r.scopes) > mostScopes:
 		return wrong("scopes", fmt.Sprintf("1 to %d", mostScopes), len(r.scopes))
-	case r.mode == ModeShared || r.atLeast != nil || r.whileAlive || r.isHold || r.priority != 0:
+	case r.mode == ModeShared || r.atLeast != nil || r.whileAlive || r.isHold || r.priority != 0 || r.askHandOver:
 		return &ArgumentError{Field: "options", Bound: "none for single leases",
-			Message: "options must be none of Shared, AtLeast, WaitWhileAlive, WhileConnected and Priority, which are for single leases"}
+			Message: "options must be none of Shared, AtLeast, WaitWhileAlive, WhileConnected, Priority and AskHandOver, which are for single leases"}
 	}
 	for _, each := range r.scopes {
 		one := r
@@ -109,7 +109,7 @@ func (r request) refs() []ref {
 	}
 	refs := make([]ref, len(r.scopes))
 	for i, each := range r.scopes {
-		refs[i] = ref{each.Namespace, each.Key, r.leaseKey, r.duration}
+		refs[i] = ref{each.Namespace, each.Key, r.leaseKey, r.duration, r.listener.Asked != nil}
 	}
 	return refs
 }

@@ -61,7 +61,7 @@ var togetherCases = []testCase{
 		}{
 			{nil, leasehold.Wait(0), "scopes must be 1 to 100, not 0"},
 			{[]leasehold.Scope{{"cases", "", 0}}, leasehold.Wait(0), "key must be 1 to 1024 bytes, has 0"},
-			{s.both(), leasehold.Shared(1), "options must be none of Shared, AtLeast, WaitWhileAlive, WhileConnected and Priority, which are for single leases"},
+			{s.both(), leasehold.Shared(1), "options must be none of Shared, AtLeast, WaitWhileAlive, WhileConnected, Priority and AskHandOver, which are for single leases"},
 		} {
 			_, err := c.AcquireAll(ctx, wrong.scopes, wrong.option)
 			var argument *leasehold.ArgumentError
