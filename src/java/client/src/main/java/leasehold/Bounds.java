@@ -9,6 +9,7 @@ final class Bounds {
     private static final int SEGMENT = 63;
     private static final int KEY = 1024;
     private static final int OWNER = 255;
+    private static final int REASON = 1024;
     private static final int LABEL_NAME = 63;
     private static final int LABEL_VALUE = 255;
 
@@ -37,6 +38,15 @@ final class Bounds {
 
     static String owner(String value) {
         text("owner", "owner", arrives("owner", value), OWNER);
+        return value;
+    }
+
+    /** Of a request to hand over, or of its refusal. */
+    static String reason(String value, int least) {
+        if (value.length() < least) {
+            throw refused("reason", "reason", "must be " + least + " to " + REASON + " bytes, has 0");
+        }
+        text("reason", "reason", arrives("reason", value), REASON);
         return value;
     }
 

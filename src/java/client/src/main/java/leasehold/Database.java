@@ -7,6 +7,7 @@ import java.sql.Timestamp;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
@@ -39,6 +40,8 @@ final class Database implements Transport {
             , c.at, c.attempt, l.key
               from leasehold.claim_tick(?, owner => ?::text, duration => make_interval(secs => ?), lease_key => ?::uuid, labels => ?::jsonb) c
              cross join lateral (select (c.lease).*) l""";
+    private static final String REQUEST = "asked_at, coalesce(asked_by, ''), coalesce(principal, ''), reason, answer_by, "
+            + "extract(epoch from greatest(answer_by - clock_timestamp(), interval '0'))::float8";
     static final String EXPLAIN = """
             select state, holder, waiters, advice, holders,
                    case state when 'held' then 0 * (policy ->> 'capacity')::integer
@@ -226,6 +229,7 @@ final class Database implements Transport {
         double ttl = Math.max(10, Math.min(2 * (pause / 1e9), 86_400)); // a place that is not asked for again is free after this
         boolean isQueued = false;
         boolean isListening = false;
+        String isAsked = "";
         if (session.isPooled && until > Clock.now()) {
             warn();
         }
@@ -243,6 +247,9 @@ final class Database implements Transport {
                 Grant grant = take(session, ref, terms);
                 if (grant != null) {
                     return grant;
+                }
+                if (terms.asksHandOver()) {
+                    isAsked = askOnce(session, ref, isAsked);
                 }
                 if (terms.whileAlive()) {
                     LeaseException.Held held = held(session, ref);
@@ -454,7 +461,7 @@ final class Database implements Transport {
                 try {
                     beats.addAll(renew(List.of(ref), limit, "50ms"));
                 } catch (LeaseException e) {
-                    beats.add(new Beat(0, 0, null, e.getMessage()));
+                    beats.add(Beat.trouble(e.getMessage()));
                 }
             }
             return beats;
@@ -473,16 +480,95 @@ final class Database implements Transport {
                  order by u.n""", rows -> {
                     while (rows.next()) {
                         beats.add(new Beat(nanos(rows.getDouble(2)), nanos(rows.getDouble(3)),
-                                rows.getBoolean(1) ? null : LeaseException.Reason.UNKNOWN, null));
+                                rows.getBoolean(1) ? null : LeaseException.Reason.UNKNOWN, null, null));
                     }
                     return null;
                 }, lockTimeout, texts(refs, Ref::namespace), texts(refs, Ref::key), texts(refs, Ref::leaseKey));
         for (int i = 0; i < beats.size(); i++) {
             if (!beats.get(i).isOk()) {
-                beats.set(i, new Beat(0, 0, reason(renewal, refs.get(i), limit), null));
+                beats.set(i, Beat.lost(reason(renewal, refs.get(i), limit)));
             }
         }
-        return beats;
+        return withRequests(refs, beats, limit);
+    }
+
+    /** With the requests to the holders that listen. Without an answer the next renewal reads them. */
+    private List<Beat> withRequests(List<Ref> refs, List<Beat> beats, long limit) {
+        List<Ref> listening = refs.stream().filter(Ref::listens).toList();
+        if (listening.isEmpty()) {
+            return beats;
+        }
+        Map<List<String>, HandOver> asked = new HashMap<>();
+        try {
+            renewal.query(limit, refs.get(0).namespace(), refs.get(0).key(), "select " + REQUEST
+                    + ", '', '', 0, namespace, key, lease_key::text from leasehold.asked(?::uuid[])", rows -> {
+                        while (rows.next()) {
+                            asked.put(List.of(rows.getString(10), rows.getString(11), rows.getString(12)), handOver(rows));
+                        }
+                        return null;
+                    }, (Object) texts(listening, Ref::leaseKey));
+        } catch (LeaseException e) {
+            return beats;
+        }
+        List<Beat> all = new ArrayList<>();
+        for (int i = 0; i < refs.size(); i++) {
+            Ref ref = refs.get(i);
+            Beat beat = beats.get(i);
+            all.add(new Beat(beat.remaining(), beat.given(), beat.lost(), beat.trouble(), asked.get(List.of(ref.namespace(), ref.key(), ref.leaseKey()))));
+        }
+        return all;
+    }
+
+    private static HandOver handOver(ResultSet rows) throws SQLException {
+        return new HandOver(rows.getTimestamp(1).toInstant(), rows.getString(2), rows.getString(3), rows.getString(4), rows.getTimestamp(5).toInstant(),
+                Duration.ofNanos(nanos(rows.getDouble(6))), rows.getString(7), rows.getString(8), rows.getLong(9));
+    }
+
+    /** As the waiter with this lease key or, without one, as an administrator. */
+    private List<HandOver> ask(Session session, Ref ref, String reason) {
+        return session.query(patience, ref.namespace(), ref.key(), "select " + REQUEST
+                + ", coalesce(refusal, ''), coalesce(owner, ''), token from leasehold.ask_hand_over(?, ?, nullif(?, '')::uuid, ?)", rows -> {
+                    List<HandOver> found = new ArrayList<>();
+                    while (rows.next()) {
+                        found.add(handOver(rows));
+                    }
+                    return found;
+                }, ref.namespace(), ref.key(), ref.leaseKey(), reason);
+    }
+
+    /** Asks whom a waiter waits behind, once: `asked` says whom it has asked, and so does the answer. */
+    private String askOnce(Session session, Ref ref, String asked) {
+        String holders = session.query(patience, ref.namespace(), ref.key(), "select concat(since, '/', token, '/', holders) from leasehold.explain(?, ?)",
+                rows -> rows.next() ? rows.getString(1) : "", ref.namespace(), ref.key());
+        if (!holders.equals(asked)) {
+            try {
+                ask(session, ref, "");
+            } catch (LeaseException.InvalidArgument e) { // its place is lost; it joins again
+                return asked;
+            }
+        }
+        return holders;
+    }
+
+    @Override
+    public List<HandOver> askHandOver(String namespace, String key, String reason, String owner) {
+        Session session = get();
+        try {
+            return ask(session, new Ref(namespace, key, ""), reason);
+        } finally {
+            put(session);
+        }
+    }
+
+    @Override
+    public boolean refuseHandOver(Ref ref, String words) {
+        Session session = get();
+        try {
+            return session.query(patience, ref.namespace(), ref.key(), "select leasehold.refuse_hand_over(?, ?, ?::uuid, ?)",
+                    rows -> rows.next() && rows.getBoolean(1), ref.namespace(), ref.key(), ref.leaseKey(), words);
+        } finally {
+            put(session);
+        }
     }
 
     private static LeaseException.Reason reason(Session session, Ref ref, long limit) {

@@ -4,6 +4,7 @@ import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -41,6 +42,7 @@ public final class Lease implements AutoCloseable {
     private final LeaseListener listener;
     private final ArrayDeque<Runnable> news = new ArrayDeque<>(); // for the listener
     private boolean isTelling;
+    private Instant askedAt; // the last request to hand it over
 
     Lease(LeaseClient client, LeaseRequest request, Transport.Ref ref, Transport.Grant grant) {
         this.client = client;
@@ -317,6 +319,29 @@ public final class Lease implements AutoCloseable {
      */
     public void downgrade() {
         downgrade(1);
+    }
+
+    /**
+     * Answers a request to hand the lease over, of which {@link LeaseListener#asked} tells.
+     *
+     * @param words for the asker: 1 to 1024 bytes. What was refused stays so: those of a second call count for nothing
+     * @return false: nobody has asked
+     * @throws LeaseException.Lost it is lost, or was released
+     * @throws LeaseException.InvalidArgument the words are out of bounds
+     * @throws LeaseException.Unavailable the server did not answer; it may have been done, and may be repeated
+     */
+    public boolean refuseHandOver(String words) {
+        String checked = Bounds.reason(words, 1);
+        check();
+        return client.answered(request, "RefuseHandOver", () -> client.transport.refuseHandOver(ref, checked));
+    }
+
+    /** Tells of each request once, though renewals and the stream have it again and again. */
+    private void wasAsked(HandOver asked) {
+        if (asked != null && !asked.askedAt().equals(askedAt)) {
+            askedAt = asked.askedAt();
+            tell((each, lease) -> each.asked(lease, asked));
+        }
     }
 
     /**
@@ -740,6 +765,15 @@ public final class Lease implements AutoCloseable {
         }
 
         @Override
+        public void asked(HandOver asked) {
+            synchronized (client.lock) {
+                if (lost == null && !ends) {
+                    wasAsked(asked);
+                }
+            }
+        }
+
+        @Override
         public void lost(LeaseException.Reason reason, String more) {
             synchronized (client.lock) {
                 if (!ends) {
@@ -801,6 +835,7 @@ public final class Lease implements AutoCloseable {
             isFinal = beat.given() < duration - 2_000; // by more than PostgreSQL rounds
             next = sent + duration / 3;
             trouble = null;
+            wasAsked(beat.asked());
         } else if (beat.lost() == null) { // no loss yet; the deadline is
             trouble = beat.trouble();
             next = Clock.now() + Math.min(Renewer.RETRY, duration / 20);

@@ -19,6 +19,7 @@ import java.util.function.BiConsumer;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.Supplier;
 
 /**
  * Leases names in a PostgreSQL database that has the schema leasehold. Make one for a process; any thread may use it.
@@ -245,6 +246,37 @@ public final class LeaseClient implements AutoCloseable {
     }
 
     /**
+     * Asks the holders of a name to hand over. It needs the right admin.
+     *
+     * @param namespace the namespace
+     * @param key the key
+     * @param reason why, for the holders: at most 1024 bytes
+     * @return a request for each holder, with the words of one that has refused; that is asked anew once its time to answer has passed. None: nobody holds it
+     * @throws LeaseException.InvalidArgument an argument is out of bounds
+     * @throws LeaseException.Denied the server refuses
+     * @throws LeaseException.Unavailable the server did not answer; it may have been done, and may be repeated
+     */
+    public List<HandOver> askHandOver(String namespace, String key, String reason) {
+        LeaseRequest request = lease(namespace, key);
+        String words = Bounds.reason(reason, 0);
+        return answered(request, "AskHandOver", () -> transport.askHandOver(namespace, key, words, request.owner));
+    }
+
+    /** Repeats what may be repeated until it is answered, for as long as the client's patience lasts. */
+    <T> T answered(LeaseRequest request, String verb, Supplier<T> attempt) {
+        Retrying retrying = new Retrying(this, request, verb);
+        for (long until = Clock.in(Duration.ofNanos(patience));;) {
+            try {
+                return attempt.get();
+            } catch (LeaseException.Unavailable e) {
+                if (!retrying.again(e, until, () -> isClosed)) {
+                    throw e;
+                }
+            }
+        }
+    }
+
+    /**
      * Tells what happens to leases. A client of daemons alone has it.
      *
      * @param namespace of the leases, with the namespaces below it; empty: all
@@ -283,7 +315,7 @@ public final class LeaseClient implements AutoCloseable {
                 continue;
             }
         }
-        return new Transport.Beat(0, 0, LeaseException.Reason.UNKNOWN, null);
+        return Transport.Beat.lost(LeaseException.Reason.UNKNOWN);
     }
 
     /**
@@ -305,7 +337,7 @@ public final class LeaseClient implements AutoCloseable {
         LeaseRequest request = lease(all.get(0).namespace(), all.get(0).key());
         options.accept(request);
         request.checkAll(transport.waitsForAll());
-        return acquire("AcquireAll", request, leaseKey -> all.stream().map(each -> new Transport.Ref(each.namespace(), each.key(), leaseKey)).toList(),
+        return acquire("AcquireAll", request, leaseKey -> all.stream().map(each -> new Transport.Ref(each.namespace(), each.key(), leaseKey, request.listener != null)).toList(),
                 (refs, until, isGivenUp) -> transport.acquireAll(all, refs.get(0).leaseKey(), request.terms(), until, isGivenUp), leases -> new Leases(this, leases));
     }
 
@@ -367,7 +399,7 @@ public final class LeaseClient implements AutoCloseable {
                 (refs, until, isGivenUp) -> {
                     String leaseKey = refs.get(0).leaseKey();
                     claimed.set(transport.claim(request.namespace, leaseKey, request.terms(), isGivenUp));
-                    refs.set(0, new Transport.Ref(request.namespace, claimed.get().key(), leaseKey));
+                    refs.set(0, new Transport.Ref(request.namespace, claimed.get().key(), leaseKey, request.listener != null));
                     return List.of(claimed.get().grant());
                 }, leases -> new Tick(leases.get(0), claimed.get().at(), claimed.get().attempt()));
     }
@@ -467,7 +499,7 @@ public final class LeaseClient implements AutoCloseable {
     }
 
     Lease acquire(LeaseRequest request) throws InterruptedException {
-        return acquire("Acquire", request, leaseKey -> List.of(new Transport.Ref(request.namespace, request.key, leaseKey)),
+        return acquire("Acquire", request, leaseKey -> List.of(new Transport.Ref(request.namespace, request.key, leaseKey, request.listener != null)),
                 (refs, until, isGivenUp) -> List.of(transport.acquire(refs.get(0), request.terms(), until, isGivenUp)), leases -> leases.get(0));
     }
 

@@ -37,4 +37,14 @@ public interface LeaseListener {
      */
     default void lost(Lease lease, LeaseException.Lost lost) {
     }
+
+    /**
+     * Somebody asks to hand it over: told once for each request, in SQL with the next renewal. Release the lease, answer by
+     * {@link Lease#refuseHandOver}, or do nothing.
+     *
+     * @param lease the lease
+     * @param request who asks, and why
+     */
+    default void asked(Lease lease, HandOver request) {
+    }
 }

@@ -20,6 +20,7 @@ public final class LeaseRequest {
     Duration atLeast = Duration.ZERO; // the policy's
     int units; // of a shared lease; 0: exclusive
     int priority;
+    boolean asksHandOver;
     String owner = PROCESS;
     Map<String, String> labels = Map.of();
     boolean isRenewed = true;
@@ -140,28 +141,41 @@ public final class LeaseRequest {
         return this;
     }
 
+    /**
+     * Asks, while it waits, each holder that it waits behind to hand over, once: {@link LeaseListener#asked}.
+     *
+     * @return this
+     */
+    public LeaseRequest askHandOver() {
+        asksHandOver = true;
+        return this;
+    }
+
     Transport.Terms terms() {
-        return new Transport.Terms(duration, wait, atLeast, units, priority, owner, labels, whileAlive, isHold);
+        if (asksHandOver && wait.isZero() && !whileAlive) {
+            throw new LeaseException.InvalidArgument("ask_hand_over", "absent without a wait", null);
+        }
+        return new Transport.Terms(duration, wait, atLeast, units, priority, owner, labels, whileAlive, isHold, asksHandOver);
     }
 
     /** As the lease that there is, with another duration. */
     Transport.Terms terms(Duration another, int unitsNow) {
-        return new Transport.Terms(another, Duration.ZERO, atLeast, unitsNow, 0, owner, labels, false, false);
+        return new Transport.Terms(another, Duration.ZERO, atLeast, unitsNow, 0, owner, labels, false, false, false);
     }
 
     /** What is for single leases. */
     void checkAll(boolean mayWait) {
-        if (!wait.isZero() && !mayWait || whileAlive || units > 0 || priority > 0 || !atLeast.isZero() || !isRenewed || isHold) {
+        if (!wait.isZero() && !mayWait || whileAlive || units > 0 || priority > 0 || asksHandOver || !atLeast.isZero() || !isRenewed || isHold) {
             throw new LeaseException.InvalidArgument("options", "none for single leases: no " + (mayWait ? "" : "wait, ")
-                    + "waitWhileAlive, atLeast, shared, priority, hold or withoutRenewal", null);
+                    + "waitWhileAlive, atLeast, shared, priority, askHandOver, hold or withoutRenewal", null);
         }
     }
 
     /** What is for ticks. */
     void checkTicks() {
-        if (!wait.isZero() || whileAlive || units > 0 || priority > 0 || !atLeast.isZero() || !isRenewed || isHold) {
-            throw new LeaseException.InvalidArgument("options", "those of a tick: no wait, waitWhileAlive, atLeast, shared, priority, hold or withoutRenewal",
-                    null);
+        if (!wait.isZero() || whileAlive || units > 0 || priority > 0 || asksHandOver || !atLeast.isZero() || !isRenewed || isHold) {
+            throw new LeaseException.InvalidArgument("options", "those of a tick: no wait, waitWhileAlive, atLeast, shared, priority, askHandOver, hold "
+                    + "or withoutRenewal", null);
         }
     }
 
@@ -273,7 +287,7 @@ public final class LeaseRequest {
         if (!wait.isZero() || whileAlive) {
             throw new LeaseException.InvalidArgument("wait", "zero in a transaction; it is " + (wait == Transport.FOREVER ? "for ever" : wait), null);
         }
-        Transport.Ref ref = new Transport.Ref(namespace, key, UUID.randomUUID().toString());
+        Transport.Ref ref = new Transport.Ref(namespace, key, UUID.randomUUID().toString(), listener != null);
         Transaction transaction = Transaction.begin(connection);
         Lease lease = null;
         try {

@@ -114,7 +114,7 @@ final class Renewer implements Runnable {
         synchronized (client.lock) {
             isAsking = false;
             for (int i = 0; i < asked.size(); i++) {
-                asked.get(i).answered(sent, beats == null ? new Transport.Beat(0, 0, null, trouble) : beats.get(i));
+                asked.get(i).answered(sent, beats == null ? Transport.Beat.trouble(trouble) : beats.get(i));
             }
             client.lock.notifyAll();
         }

@@ -45,8 +45,19 @@ public interface Transport {
      * @param namespace of the scope
      * @param key of the scope
      * @param leaseKey a UUID, the credential to renew and to release
+     * @param listens to requests to hand over
      */
-    record Ref(String namespace, String key, String leaseKey) {
+    record Ref(String namespace, String key, String leaseKey, boolean listens) {
+        /**
+         * Of one that does not listen.
+         *
+         * @param namespace of the scope
+         * @param key of the scope
+         * @param leaseKey a UUID
+         */
+        public Ref(String namespace, String key, String leaseKey) {
+            this(namespace, key, leaseKey, false);
+        }
     }
 
     /**
@@ -61,9 +72,10 @@ public interface Transport {
      * @param labels for people
      * @param whileAlive the wait begins to count when the holder is not alive any more
      * @param isHold the server is to notice when this process dies
+     * @param asksHandOver while it waits, each holder that it waits behind
      */
     record Terms(Duration duration, Duration longest, Duration atLeast, int units, int priority, String owner, Map<String, String> labels, boolean whileAlive,
-            boolean isHold) {
+            boolean isHold, boolean asksHandOver) {
     }
 
     /**
@@ -97,8 +109,17 @@ public interface Transport {
      * @param given what the lease was renewed for: less than its duration where the policy ends it at the deadline
      * @param lost how it had ended
      * @param trouble why nothing is known
+     * @param asked the holder is asked to hand over; null: it is not
      */
-    record Beat(long remaining, long given, LeaseException.Reason lost, String trouble) {
+    record Beat(long remaining, long given, LeaseException.Reason lost, String trouble, HandOver asked) {
+        static Beat lost(LeaseException.Reason lost) {
+            return new Beat(0, 0, lost, null, null);
+        }
+
+        static Beat trouble(String trouble) {
+            return new Beat(0, 0, null, trouble, null);
+        }
+
         boolean isOk() {
             return lost == null && trouble == null;
         }
@@ -163,6 +184,13 @@ public interface Transport {
          * @param isFinal the policy ends it at the deadline
          */
         void renewed(long deadline, boolean isFinal);
+
+        /**
+         * The server says that somebody asks to hand the lease over.
+         *
+         * @param request who, and why
+         */
+        void asked(HandOver request);
 
         /**
          * The lease is lost.
@@ -288,6 +316,28 @@ public interface Transport {
      * @throws LeaseException there is no answer
      */
     Explanation explain(String namespace, String key);
+
+    /**
+     * Asks the holders of a name to hand over, as an administrator.
+     *
+     * @param namespace of the scope
+     * @param key of the scope
+     * @param reason words for the holders
+     * @param owner the asker, for people
+     * @return a request for each; none: nobody holds it
+     * @throws LeaseException there is no answer
+     */
+    List<HandOver> askHandOver(String namespace, String key, String reason, String owner);
+
+    /**
+     * Refuses to hand a lease over.
+     *
+     * @param ref of the lease
+     * @param words for the asker
+     * @return false: nobody has asked
+     * @throws LeaseException there is no answer
+     */
+    boolean refuseHandOver(Ref ref, String words);
 
     /**
      * Tells what is held, and then what happens.

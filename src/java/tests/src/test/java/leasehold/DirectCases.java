@@ -28,7 +28,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
 /** The cases on a direct connection, to PostgreSQL or to a daemon. */
-abstract class DirectCases extends TickCases {
+abstract class DirectCases extends HandOverCases {
     /** A way to the server that can be held up. */
     interface Way {
         LeaseClient.Builder builder();

@@ -205,6 +205,24 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    void leader_is_asked_on_its_stream() throws Exception {
+        Told told = new Told();
+        var leads = new CountDownLatch(1);
+        var resigns = new CountDownLatch(1);
+        LeaseClient client = site.client();
+        var leader = new Site.Later<>(() -> site.lease(client).duration(seconds(300)).tell(told).lead(lease -> {
+            leads.countDown();
+            resigns.await();
+            return lease.isHeld();
+        }));
+        leads.await();
+        site.client().askHandOver("cases", site.key, "a better one is there");
+        assertEquals("a better one is there", told.next().reason()); // long before its next renewal
+        resigns.countDown();
+        assertTrue(leader.get());
+    }
+
+    @Test
     void leader_killed_is_followed() throws Exception {
         Program leader = new Program(site, "lead", seconds(300));
         String first = leader.line("token");

@@ -12,7 +12,7 @@ import org.junit.jupiter.api.parallel.Resources;
 
 /** The cases behind PgBouncer in transaction mode. */
 @EnabledIfEnvironmentVariable(named = "LEASEHOLD_TEST_SQL", matches = ".+", disabledReason = "tests/clients/java/run starts the databases")
-class PoolerCasesTest extends TickCases {
+class PoolerCasesTest extends HandOverCases {
     @Override
     public String on() {
         return "pooler";

@@ -43,7 +43,7 @@ record Errors(Transport.Ref ref) {
                 return new LeaseException.Lost(namespace(facts), key(facts), LeaseException.Reason.UNKNOWN, message);
             case "INVALID_ARGUMENT", "MESSAGE_TOO_LARGE":
                 return new LeaseException.InvalidArgument(message, facts.getOrDefault("field", ""), facts.getOrDefault("limit", ""), null);
-            case "NAMESPACE_FROZEN", "HOOK_REJECTED", "LEASE_ENDED", "QUOTA_EXCEEDED", "UNAUTHENTICATED", "ACCESS_DENIED":
+            case "NAMESPACE_FROZEN", "HOOK_REJECTED", "LEASE_ENDED", "QUOTA_EXCEEDED", "UNAUTHENTICATED", "ACCESS_DENIED", "NOT_ASKED":
                 return new LeaseException.Denied(info.getReason(), message, null);
             case "SCOPE_BUSY", "BLOCKING_TIMEOUT", "SHUTTING_DOWN", "DATABASE_UNAVAILABLE", "OVERLOADED":
                 return new LeaseException.Unavailable(message, null, Retry.Reason.valueOf(info.getReason()));

@@ -102,6 +102,9 @@ final class Holding implements Transport.Stream {
                 if (event.hasLost()) {
                     holder.lost(Messages.reason(event.getLost().getEndReason()), event.getLost().getMessage());
                 }
+                if (event.hasAsked()) {
+                    holder.asked(Messages.handOver(event.getAsked(), "", 0));
+                }
                 if (event.hasRenewed()) {
                     limit = Transport.now() + duration / 2;
                     Long at = said.get(event.getAliveSequence()); // older ones are forgotten
@@ -125,7 +128,7 @@ final class Holding implements Transport.Stream {
             if (!holder.isEnding()) {
                 try {
                     Transport.Grant grant = begin(all, ref, new Transport.Terms(terms.duration(), java.time.Duration.ZERO, terms.atLeast(), terms.units(), 0,
-                            terms.owner(), terms.labels(), false, true), Transport.now(), Math.max(duration / 6, 10_000_000), () -> isEnded || holder.isOver());
+                            terms.owner(), terms.labels(), false, true, false), Transport.now(), Math.max(duration / 6, 10_000_000), () -> isEnded || holder.isOver());
                     successor = (Holding) grant.stream();
                     if (isEnded) {
                         successor.end();

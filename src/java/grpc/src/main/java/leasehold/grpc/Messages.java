@@ -7,6 +7,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import leasehold.Explanation;
+import leasehold.HandOver;
 import leasehold.LeaseEvent;
 import leasehold.LeaseException;
 import leasehold.LeaseScope;
@@ -70,6 +71,7 @@ final class Messages {
         } else {
             request.setWait(duration(until - Transport.now()));
         }
+        request.setAskHandOver(terms.asksHandOver() && (request.getWaitForever() || request.getWaitWhileAlive() || nanos(request.getWait()) > 0));
         if (terms.units() > 0) {
             request.setMode(Mode.MODE_SHARED).setUnits(terms.units());
         } else if (!terms.atLeast().isZero()) {
@@ -99,6 +101,11 @@ final class Messages {
     static Transport.Grant grant(Lease lease, long sent, Duration waited, Transport.Stream stream) {
         return new Transport.Grant(lease.getToken(), sent + nanos(waited) + nanos(lease.getRemaining()), lease.getUnits(), List.copyOf(lease.getSlotsList()),
                 lease.getDeadlineIsFinal(), stream);
+    }
+
+    static HandOver handOver(leasehold.v1.HandOver asked, String owner, long token) {
+        return new HandOver(instant(asked.getAskedAt()), asked.getAskedBy(), asked.getPrincipal(), asked.getReason(), instant(asked.getAnswerBy()),
+                java.time.Duration.ofNanos(nanos(asked.getAnswerIn())), asked.getRefusal(), owner, token);
     }
 
     static ClaimTickRequest claim(String schedule, String leaseKey, Transport.Terms terms, long wait) {

@@ -10,6 +10,7 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 import java.util.stream.IntStream;
 import leasehold.Explanation;
+import leasehold.HandOver;
 import leasehold.LeaseEvent;
 import leasehold.LeaseException;
 import leasehold.LeaseScope;
@@ -20,6 +21,8 @@ import leasehold.v1.AcquireAllResponse;
 import leasehold.v1.AcquireEvent;
 import leasehold.v1.AcquireRequest;
 import leasehold.v1.AcquireResponse;
+import leasehold.v1.AskHandOverRequest;
+import leasehold.v1.AskHandOverResponse;
 import leasehold.v1.ClaimTickRequest;
 import leasehold.v1.ClaimTickResponse;
 import leasehold.v1.DowngradeRequest;
@@ -31,6 +34,8 @@ import leasehold.v1.HeartbeatResponse;
 import leasehold.v1.HeartbeatResult;
 import leasehold.v1.LeaseServiceGrpc;
 import leasehold.v1.Outcome;
+import leasehold.v1.RefuseHandOverRequest;
+import leasehold.v1.RefuseHandOverResponse;
 import leasehold.v1.ReleaseRequest;
 import leasehold.v1.ReleaseResponse;
 import leasehold.v1.ScheduleServiceGrpc;
@@ -194,10 +199,11 @@ final class RpcTransport implements Transport {
 
     private static Beat beat(HeartbeatResult result) {
         if (result.getOutcome() == Outcome.OUTCOME_OK) {
-            return new Beat(Messages.nanos(result.getRemaining()), result.getDeadlineIsFinal() ? 0 : NEVER, null, null);
+            return new Beat(Messages.nanos(result.getRemaining()), result.getDeadlineIsFinal() ? 0 : NEVER, null, null,
+                    result.hasAsked() ? Messages.handOver(result.getAsked(), "", 0) : null);
         }
         boolean isLost = result.getOutcome() == Outcome.OUTCOME_LOST;
-        return new Beat(0, 0, isLost ? Messages.reason(result.getEndReason()) : null, isLost ? null : result.getMessage());
+        return new Beat(0, 0, isLost ? Messages.reason(result.getEndReason()) : null, isLost ? null : result.getMessage(), null);
     }
 
     @Override
@@ -226,6 +232,35 @@ final class RpcTransport implements Transport {
             return Messages.explanation(call.ask(GetLeaseRequest.newBuilder().setScope(Messages.scope(namespace, key)).build()).answer(patience));
         } catch (LeaseException.Lost notHeld) {
             return Messages.explanation(GetLeaseResponse.getDefaultInstance());
+        }
+    }
+
+    @Override
+    public List<HandOver> askHandOver(String namespace, String key, String reason, String owner) {
+        AskHandOverRequest.Builder request = AskHandOverRequest.newBuilder().setScope(Messages.scope(namespace, key)).setReason(reason);
+        if (owner != null) {
+            request.setOwner(owner);
+        }
+        try (var call = new Call<AskHandOverRequest, AskHandOverResponse>(pick(), LeaseServiceGrpc.getAskHandOverMethod(),
+                new Errors(new Ref(namespace, key, "")))) {
+            return call.ask(request.build()).answer(patience).getHoldersList().stream()
+                    .map(each -> Messages.handOver(each.getAsked(), each.getOwner(), each.getToken())).toList();
+        } catch (LeaseException.Lost notHeld) {
+            return List.of();
+        }
+    }
+
+    @Override
+    public boolean refuseHandOver(Ref ref, String words) {
+        RefuseHandOverRequest request = RefuseHandOverRequest.newBuilder().setLease(Messages.ref(ref)).setReason(words).build();
+        try (var call = new Call<RefuseHandOverRequest, RefuseHandOverResponse>(pick(), LeaseServiceGrpc.getRefuseHandOverMethod(), new Errors(ref))) {
+            call.ask(request).answer(patience);
+            return true;
+        } catch (LeaseException.Denied e) {
+            if (e.reason().equals("NOT_ASKED")) {
+                return false;
+            }
+            throw e;
         }
     }
 
