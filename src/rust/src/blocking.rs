@@ -17,6 +17,7 @@
 use std::future::Future;
 
 use crate::error::Error;
+use crate::hand_over::HandOver;
 use crate::lease::Lease;
 use crate::release::Outcome;
 use crate::request::LeaseBuilder;
@@ -55,6 +56,16 @@ impl Client {
     /// [`Lease::downgrade`]
     pub fn downgrade(&self, lease: &Lease, units: u32) -> Result<(), Error> {
         self.block_on(lease.downgrade(units))
+    }
+
+    /// [`crate::Client::ask_hand_over`]
+    pub fn ask_hand_over(&self, namespace: &str, key: &str, reason: &str) -> Result<Vec<HandOver>, Error> {
+        self.block_on(self.client.ask_hand_over(namespace, key, reason))
+    }
+
+    /// [`Lease::refuse_hand_over`]
+    pub fn refuse_hand_over(&self, lease: &Lease, words: &str) -> Result<bool, Error> {
+        self.block_on(lease.refuse_hand_over(words))
     }
 
     /// Acquires, runs the work, and releases with its outcome; a loss counts before what the work returned. The work looks at

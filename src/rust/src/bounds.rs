@@ -43,6 +43,15 @@ pub(crate) fn check_priority(priority: u32) -> Result<(), Error> {
     if priority > 1000 { Err(Error::wrong("priority", "0 to 1000", priority)) } else { Ok(()) }
 }
 
+/// Of a request to hand over, or of its refusal.
+pub(crate) fn check_reason(words: &str, least: usize) -> Result<(), Error> {
+    check_text("reason", words)?;
+    if words.len() < least {
+        return Err(Error::out_of_bounds("reason", "reason", format!("must be {least} to 1024 bytes, has {}", words.len())));
+    }
+    check_most("reason", "reason", words, 1024)
+}
+
 /// PostgreSQL stores no NUL.
 fn check_text(field: &str, value: &str) -> Result<(), Error> {
     if value.contains('\0') { Err(Error::wrong(field, "a string without NUL", value)) } else { Ok(()) }

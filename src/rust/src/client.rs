@@ -289,7 +289,12 @@ impl Core {
         for (i, cell) in cells.iter().enumerate() {
             cell.set_asked(None);
             match &answer {
-                Ok(beats) => cell.answered(sent, &beats[i]),
+                Ok(beats) => {
+                    cell.answered(sent, &beats[i]);
+                    if let Beat::Renewed { asked: Some(request), .. } = &beats[i] {
+                        self.tell_asked(cell, request.clone());
+                    }
+                }
                 // One renewal that failed is no loss; the deadline is.
                 Err(error) => cell.answered(sent, &Beat::Failed(error.to_string())),
             }

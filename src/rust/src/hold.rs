@@ -15,7 +15,7 @@ use crate::clock::now;
 use crate::error::{Error, Reason};
 use crate::lease::Cell;
 use crate::request::Request;
-use crate::rpc::{SILENCE, duration_of, reason_of};
+use crate::rpc::{SILENCE, duration_of, hand_over_of, reason_of};
 use crate::transport::Beat;
 use crate::v1::{self, hold_event, hold_request};
 
@@ -80,7 +80,7 @@ impl Holding {
     }
 
     /// Takes in what the daemon says, until the stream ends or the lease is over.
-    async fn listen(&mut self, cell: &Cell) {
+    async fn listen(&mut self, core: &Core, cell: &Cell) {
         // The next renewal comes after a third of the duration.
         let mut silent_at = tokio::time::Instant::now() + cell.duration / 2;
         loop {
@@ -98,6 +98,7 @@ impl Holding {
                         cell.extend(at + duration_of(lease.remaining), lease.deadline_is_final);
                     }
                 }
+                Some(hold_event::Event::Asked(request)) => core.tell_asked(cell, hand_over_of(request, "", 0)),
                 _ => {}
             }
         }
@@ -108,7 +109,7 @@ impl Core {
     /// Keeps a lease until it is over.
     pub async fn follow(&self, cell: &Cell, request: &Request, mut holding: Holding) {
         loop {
-            holding.listen(cell).await;
+            holding.listen(self, cell).await;
             if cell.is_over() {
                 // The end of the stream releases what it holds: not before the release with its outcome.
                 return self.await_release(&cell.scope).await;

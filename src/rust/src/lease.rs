@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
@@ -10,6 +10,7 @@ use crate::bounds::check_units;
 use crate::client::{Client, Core, RETRY_AFTER};
 use crate::clock::now;
 use crate::error::{Error, Lost, Reason};
+use crate::hand_over::{HandOver, OnAsked};
 use crate::release::Outcome;
 use crate::request::{FOREVER, Ref, Request};
 use crate::retry::{Retrying, Strategy};
@@ -19,7 +20,7 @@ use crate::transport::{Beat, Ending, Grant};
 /// A guard: dropping it gives the lease back, without waiting for the answer (as failed, if the thread panics).
 #[must_use = "a lease that is dropped is released"]
 pub struct Lease {
-    client: Client,
+    pub(crate) client: Client,
     pub(crate) cell: Arc<Cell>,
     pub(crate) claimed: Option<Claimed>,
 }
@@ -29,6 +30,7 @@ pub(crate) struct Cell {
     pub scope: Ref,
     pub duration: Duration,
     pub strategy: Option<Strategy>,
+    pub on_asked: Option<OnAsked>,
     state: Mutex<State>,
     over: watch::Sender<bool>,
     /// A stream renews it.
@@ -55,6 +57,8 @@ struct State {
     is_sent: bool,
     /// Its renewal is in flight; ends with that.
     asked: Option<watch::Receiver<()>>,
+    /// The last request to hand it over.
+    asked_at: Option<SystemTime>,
 }
 
 impl State {
@@ -96,12 +100,14 @@ impl Cell {
             ends: false,
             is_sent: false,
             asked: None,
+            asked_at: None,
         };
         state.take(grant, request.duration);
         Cell {
             scope: request.scope.clone(),
             duration: request.duration,
             strategy: request.strategy.clone(),
+            on_asked: request.on_asked.clone(),
             state: Mutex::new(state),
             over: watch::Sender::new(false),
             is_streaming: request.while_connected,
@@ -188,7 +194,7 @@ impl Cell {
             return;
         }
         match beat {
-            Beat::Renewed { remaining, is_final } => {
+            Beat::Renewed { remaining, is_final, .. } => {
                 (state.deadline, state.is_final) = (sent + *remaining, *is_final);
                 state.next = sent + self.duration / 3;
                 state.trouble.clear();
@@ -199,6 +205,21 @@ impl Cell {
                 state.trouble = message.clone();
                 state.next = now() + RETRY_AFTER.min(self.duration / 20);
             }
+        }
+    }
+
+    /// Whether the holder has not been told of it.
+    pub fn is_new(&self, request: &HandOver) -> bool {
+        let mut state = self.state();
+        state.is_held() && state.asked_at.replace(request.asked_at) != Some(request.asked_at)
+    }
+
+    pub fn check_held(&self) -> Result<(), Error> {
+        let state = self.state();
+        match &state.lost {
+            Some(lost) => Err(lost.clone().into()),
+            None if state.is_released || state.ends => Err(Error::Released),
+            None => Ok(()),
         }
     }
 
@@ -410,15 +431,7 @@ impl Core {
         let mut retrying = Retrying::new(self, "Downgrade", &cell.scope, &cell.strategy);
         let patience = self.settings.patience.min((cell.duration / 6).max(Duration::from_millis(500)));
         loop {
-            {
-                let state = cell.state();
-                if let Some(lost) = &state.lost {
-                    return Err(lost.clone().into());
-                }
-                if state.is_released || state.ends {
-                    return Err(Error::Released);
-                }
-            }
+            cell.check_held()?;
             match self.transport.downgrade(&cell.scope, units, patience).await {
                 Ok(grant) => {
                     let mut state = cell.state();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::bounds::{check_key, check_labels, check_namespace, check_owner, check_priority, check_units};
 use crate::client::Client;
 use crate::error::{Error, Reason};
+use crate::hand_over::{HandOver, OnAsked};
 use crate::lease::Lease;
 use crate::release::Outcome;
 use crate::retry::Strategy;
@@ -36,6 +37,9 @@ pub(crate) struct Request {
     /// 0: exclusive
     pub units: u32,
     pub priority: u32,
+    /// While it waits, each holder that it waits behind.
+    pub ask_hand_over: bool,
+    pub on_asked: Option<OnAsked>,
     pub labels: BTreeMap<String, String>,
     pub strategy: Option<Strategy>,
     is_shared: bool,
@@ -52,7 +56,7 @@ pub struct LeaseBuilder {
     request: Request,
 }
 
-fn default_owner() -> String {
+pub(crate) fn default_owner() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
     format!("{} pid {}", host.as_deref().map_or("localhost", str::trim), std::process::id())
 }
@@ -69,6 +73,8 @@ impl LeaseBuilder {
             at_least: None,
             units: 0,
             priority: 0,
+            ask_hand_over: false,
+            on_asked: None,
             labels: BTreeMap::new(),
             strategy: None,
             is_shared: false,
@@ -144,6 +150,19 @@ impl LeaseBuilder {
     /// between them. 0, the default, to 1000; one above the policy's `max_priority` is refused with ACCESS_DENIED.
     pub fn priority(mut self, priority: u32) -> Self {
         self.request.priority = priority;
+        self
+    }
+
+    /// While it waits, asks each holder that it waits behind to hand over, once.
+    pub fn ask_hand_over(mut self) -> Self {
+        self.request.ask_hand_over = true;
+        self
+    }
+
+    /// Is told once of each request to hand the lease over. It runs in the client's thread and must not block: it passes the request on to whoever
+    /// releases the lease, or calls [`Lease::refuse_hand_over`]; or it does nothing.
+    pub fn on_asked(mut self, tell: impl Fn(HandOver) + Send + Sync + 'static) -> Self {
+        self.request.on_asked = Some(Arc::new(tell));
         self
     }
 
@@ -245,6 +264,9 @@ impl Request {
             return Err(Error::wrong("at_least", "0 to a day", time));
         }
         check_priority(self.priority)?;
+        if self.ask_hand_over && self.wait.is_zero() && !self.while_alive {
+            return Err(Error::out_of_bounds("ask_hand_over", "ask_hand_over", "must be absent without a wait".into()));
+        }
         if self.is_shared { check_units(self.units) } else { Ok(()) }
     }
 }

@@ -12,7 +12,7 @@ use crate::request::Ref;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Retry {
-    /// Acquire, ClaimTick, Downgrade or Release
+    /// Acquire, ClaimTick, Downgrade, Release, AskHandOver or RefuseHandOver
     pub verb: &'static str,
     pub namespace: String,
     pub key: String,

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prost::Message;
 use tonic::service::Interceptor;
@@ -16,6 +16,7 @@ use crate::client::{Client, RETRY_AFTER, Settings};
 use crate::clock::now;
 use crate::error::{Error, Held, InvalidArgument, Lost, Reason, RetryReason, Unavailable};
 use crate::google_rpc;
+use crate::hand_over::HandOver;
 use crate::hold::{Holding, Said};
 use crate::release::Outcome;
 use crate::request::{FOREVER, Ref, Request};
@@ -306,9 +307,8 @@ impl Rpc {
             let answer = self.call(at, &request.scope, CLAIM_WAIT + self.patience, stub.claim_tick(message)).await?;
             if let Some(lease) = answer.lease {
                 let grant = grant_of(&lease, sent + duration_of(answer.waited));
-                let since_1970 = Duration::from_nanos(nanos(&answer.at).clamp(0, u64::MAX as i128) as u64);
                 let key = lease.scope.unwrap_or_default().key;
-                let claimed = Claimed { key, at: std::time::UNIX_EPOCH + since_1970, attempt: answer.attempt as u32 };
+                let claimed = Claimed { key, at: time_of(&answer.at), attempt: answer.attempt as u32 };
                 return Ok(Grant { claimed: Some(claimed), ..grant });
             }
             // A server that does not wait is not asked more than ten times a second.
@@ -336,7 +336,11 @@ impl Rpc {
             return Err(Error::unavailable(RetryReason::Unknown, trouble));
         }
         let beat = |result: v1::HeartbeatResult| match result.outcome() {
-            v1::Outcome::Ok => Beat::Renewed { remaining: duration_of(result.remaining), is_final: result.deadline_is_final },
+            v1::Outcome::Ok => Beat::Renewed {
+                remaining: duration_of(result.remaining),
+                is_final: result.deadline_is_final,
+                asked: result.asked.map(|request| hand_over_of(request, "", 0)),
+            },
             v1::Outcome::Lost => Beat::Lost { reason: reason_of(result.end_reason()), message: result.message },
             _ => Beat::Failed(result.message),
         };
@@ -350,6 +354,32 @@ impl Rpc {
         let request = v1::DowngradeRequest { lease: Some(lease_ref(scope)), units: units as i32 };
         let answer = self.call(at, scope, patience, stub.downgrade(request)).await?;
         Ok(grant_of(&answer.lease.unwrap_or_default(), sent + duration_of(answer.waited)))
+    }
+
+    /// A request for each holder.
+    pub async fn ask_hand_over(&self, scope: &Ref, reason: &str, owner: &str) -> Result<Vec<HandOver>, Error> {
+        let (at, mut stub) = self.pick();
+        let request =
+            v1::AskHandOverRequest { scope: Some(scope_of(scope)), reason: reason.into(), owner: owner.into(), ..v1::AskHandOverRequest::default() };
+        match self.call(at, scope, self.patience, stub.ask_hand_over(request)).await {
+            Ok(answer) => {
+                let asked = |holder: v1::Lease| holder.asked.map(|request| hand_over_of(request, &holder.owner, holder.token));
+                Ok(answer.holders.into_iter().filter_map(asked).collect())
+            }
+            Err(Error::Lost(_)) => Ok(vec![]), // nobody holds it
+            Err(error) => Err(error),
+        }
+    }
+
+    /// False: nobody has asked.
+    pub async fn refuse_hand_over(&self, scope: &Ref, words: &str) -> Result<bool, Error> {
+        let (at, mut stub) = self.pick();
+        let request = v1::RefuseHandOverRequest { lease: Some(lease_ref(scope)), reason: words.into() };
+        match self.call(at, scope, self.patience, stub.refuse_hand_over(request)).await {
+            Ok(_) => Ok(true),
+            Err(Error::Denied { reason, .. }) if reason == "NOT_ASKED" => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// One answer for each.
@@ -426,6 +456,7 @@ fn message(request: &Request, wait: Duration) -> v1::AcquireRequest {
         mode: if request.units > 0 { v1::Mode::Shared } else { v1::Mode::Unspecified } as i32,
         units: request.units as i32,
         priority: request.priority as i32,
+        ask_hand_over: request.ask_hand_over && !wait.is_zero(),
         at_least: request.at_least.and_then(proto),
         ..v1::AcquireRequest::default()
     }
@@ -457,6 +488,24 @@ pub(crate) fn reason_of(reason: v1::EndReason) -> Reason {
 /// Nanoseconds since 1970.
 fn nanos(at: &Option<prost_types::Timestamp>) -> i128 {
     at.as_ref().map_or(0, |at| at.seconds as i128 * 1_000_000_000 + at.nanos as i128)
+}
+
+fn time_of(at: &Option<prost_types::Timestamp>) -> SystemTime {
+    UNIX_EPOCH + Duration::from_nanos(nanos(at).clamp(0, u64::MAX as i128) as u64)
+}
+
+pub(crate) fn hand_over_of(request: v1::HandOver, owner: &str, token: i64) -> HandOver {
+    HandOver {
+        asked_at: time_of(&request.asked_at),
+        asked_by: request.asked_by,
+        principal: request.principal,
+        reason: request.reason,
+        answer_by: time_of(&request.answer_by),
+        answer_in: duration_of(request.answer_in),
+        refusal: request.refusal,
+        owner: owner.into(),
+        token,
+    }
 }
 
 fn since(now: i128, at: &Option<prost_types::Timestamp>) -> Duration {
@@ -511,7 +560,7 @@ fn from_status(scope: &Ref, status: &Status) -> Error {
         "INVALID_ARGUMENT" | "MESSAGE_TOO_LARGE" => {
             return Error::InvalidArgument(InvalidArgument { field: of("field"), bound: of("limit"), message });
         }
-        reason @ ("NAMESPACE_FROZEN" | "HOOK_REJECTED" | "LEASE_ENDED" | "QUOTA_EXCEEDED" | "UNAUTHENTICATED" | "ACCESS_DENIED") => {
+        reason @ ("NAMESPACE_FROZEN" | "HOOK_REJECTED" | "LEASE_ENDED" | "QUOTA_EXCEEDED" | "UNAUTHENTICATED" | "ACCESS_DENIED" | "NOT_ASKED") => {
             return Error::Denied { reason: reason.into(), message };
         }
         "BLOCKING_TIMEOUT" => RetryReason::BlockingTimeout,

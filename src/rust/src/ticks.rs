@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::client::Client;
 use crate::error::{Error, scope_name};
+use crate::hand_over::HandOver;
 use crate::lease::Lease;
 use crate::release::Outcome;
 use crate::request::{FOREVER, LeaseBuilder};
@@ -92,6 +93,12 @@ impl Ticks {
     /// A label is shown with each tick's lease; at most 16.
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.lease = self.lease.label(name, value);
+        self
+    }
+
+    /// Is told once of each request to hand a tick over: [`LeaseBuilder::on_asked`].
+    pub fn on_asked(mut self, tell: impl Fn(HandOver) + Send + Sync + 'static) -> Self {
+        self.lease = self.lease.on_asked(tell);
         self
     }
 

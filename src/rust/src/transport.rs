@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Reason;
+use crate::hand_over::HandOver;
 use crate::release::Outcome;
 use crate::request::Ref;
 
@@ -26,6 +27,8 @@ pub(crate) enum Beat {
     Renewed {
         remaining: Duration,
         is_final: bool,
+        /// The holder is asked to hand over.
+        asked: Option<HandOver>,
     },
     Lost {
         reason: Reason,

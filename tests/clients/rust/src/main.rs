@@ -2,6 +2,7 @@
 
 mod cases;
 mod errors;
+mod hand_over;
 mod kit;
 mod leaders;
 mod loss;
@@ -67,8 +68,20 @@ async fn main() {
     }
     let on = std::env::args().nth(1).expect("a transport");
     let part = std::env::args().nth(2).unwrap_or_default();
-    let all = [cases::CASES, errors::CASES, leaders::CASES, loss::CASES, priorities::CASES, releases::CASES, retries::CASES, secure::CASES, shared::CASES, ticks::CASES]
-        .concat();
+    let all = [
+        cases::CASES,
+        errors::CASES,
+        hand_over::CASES,
+        leaders::CASES,
+        loss::CASES,
+        priorities::CASES,
+        releases::CASES,
+        retries::CASES,
+        secure::CASES,
+        shared::CASES,
+        ticks::CASES,
+    ]
+    .concat();
     let mut running = tokio::task::JoinSet::new();
     for case in all.iter().filter(|case| case.name.contains(&part) && (case.on.is_empty() || case.on.split(' ').any(|each| each == on))) {
         // Most of a case is waiting.
