@@ -299,7 +299,7 @@ class GrpcCasesTest extends DirectCases {
     void held_lease_is_released_with_its_result() throws Exception {
         LeaseClient client = site.client();
         for (boolean waits : new boolean[] {true, false}) {
-            Lease lease = site.lease(client).duration(seconds(3)).hold().acquire();
+            Lease lease = site.lease(client).duration(seconds(12)).hold().acquire();
             await("two renewals", () -> site.beats() >= 2);
             assertThrows(IllegalStateException.class, () -> lease.extend(seconds(6)));
             if (waits) {
