@@ -7,7 +7,7 @@ a minimum hold cut short, a lease granted for some of its scopes alone, was ther
 
 A history is one line for each event, tab-separated, in the order in which the changes of each scope happened:
 
-    number  at  kind  scope  lease  token  until  actor  units  slots  priority         (times in seconds; - for none)
+    number  at  kind  scope  lease  token  until  actor  units  slots  priority         (times in seconds; - for none; the last may be absent)
 
     ageing   `until` seconds are what one step of a priority is worth; without such a line 0
     capacity the scope has `token` units for shared leases; without such a line any number
@@ -64,6 +64,8 @@ class Together:
 
 def parse(line):
     fields = line.rstrip('\n').split('\t')
+    if len(fields) == len(Event._fields) - 1:
+        fields.append('-')
     if len(fields) != len(Event._fields):
         raise ValueError('%d fields wanted: %r' % (len(Event._fields), line))
     number, at, kind, scope, lease, token, until, actor, units, slots, priority = [None if field == '-' else field for field in fields]
