@@ -85,7 +85,7 @@ def first_writers(cluster, database, tally):
         writer.stdin.write('commit;\n')
         writer.stdin.close()
         tally.check(writer.wait() == 0, 'a first writer commits', writer.stdout.read())
-    tally.check(len(set(tokens)) == WRITERS, 'forty different tokens', '%d' % len(set(tokens)))
+    tally.check(len(set(tokens)) == WRITERS, 'forty different tokens', '%d, of which %d differ' % (len(tokens), len(set(tokens))))
     tally.check(min(tokens) > max(old), 'tokens grow over a failover')
     tally.check(min(tokens) >= max(old) + JUMP, 'by more than anybody draws unseen', '%s after %s' % (min(tokens), max(old)))
     tally.check(max(tokens) - min(tokens) < 1000, 'one jump for all of them', str(sorted(tokens)[:3] + sorted(tokens)[-3:]))
