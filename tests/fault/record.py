@@ -113,6 +113,7 @@ def judge(lines):
     verdict = Judge()
     for line in lines:
         verdict.judge(check_history.parse(line))
+    verdict.finish()
     return verdict
 
 
