@@ -70,7 +70,7 @@ type transport interface {
 	holder(ctx context.Context, namespace, key string) (*Holder, error)
 	explain(ctx context.Context, namespace, key string) (*Explanation, error)
 	askHandOver(ctx context.Context, namespace, key, reason string) ([]HandOver, error)
-	// refuseHandOver is false where nobody has asked.
+	// refuseHandOver is false where nobody has asked, or the lease has ended.
 	refuseHandOver(ctx context.Context, it ref, words string) (bool, error)
 	watch(ctx context.Context, request *pb.WatchLeasesRequest, tell func(Event) bool) error
 	close()

@@ -50,7 +50,7 @@ func (d *Declared) AskHandOver(ctx context.Context, key, reason string) ([]HandO
 }
 
 // RefuseHandOver answers a request to hand the lease over, of which [Listener] tells, in 1 to 1024 bytes that the asker reads; false: nobody
-// has asked. What was refused stays so: the words of a second call count for nothing.
+// has asked, or the lease has ended. What was refused stays so: the words of a second call count for nothing.
 func (l *Lease) RefuseHandOver(ctx context.Context, words string) (was bool, err error) {
 	if err := checkWords(words, 1); err != nil {
 		return false, err
@@ -81,7 +81,7 @@ func (l *Lease) isHeld() error {
 
 // wasAsked tells of each request once, though renewals and a stream have it again and again. The caller has c.mu.
 func (l *Lease) wasAsked(request *HandOver) {
-	if request == nil || request.AskedAt.Equal(l.askedAt) || l.listener.Asked == nil {
+	if request == nil || request.AskedAt.Equal(l.askedAt) || l.listener.Asked == nil || l.lost != nil || l.ends {
 		return
 	}
 	l.askedAt = request.AskedAt
@@ -103,6 +103,8 @@ func (c *Client) answer(ctx context.Context, verb string, it ref, strategy Strat
 		switch {
 		case !errors.As(err, new(*UnavailableError)):
 			return err
+		case c.ctx.Err() != nil:
+			return ErrClosed
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case clock() >= until || !retry.again(ctx, err, until-clock()):
@@ -154,7 +156,7 @@ func (t *rpc) refuseHandOver(ctx context.Context, it ref, words string) (bool, e
 	}
 	err = t.failed(s, it, err)
 	var denied *DeniedError
-	if errors.As(err, &denied) && denied.Reason == "NOT_ASKED" {
+	if errors.As(err, new(*LostError)) || errors.As(err, &denied) && denied.Reason == "NOT_ASKED" {
 		return false, nil
 	}
 	return false, err
@@ -214,7 +216,8 @@ func (d *direct) askOnce(s *session, r request, asked string) (string, error) {
 	return holders, err
 }
 
-// asked reads the requests to these holders, after their renewal. Without an answer the next renewal reads them.
+// asked reads the requests to these holders, after their renewal, in half of the time that is left: the renewal must be heard of before the
+// deadline. Without an answer the next renewal reads them.
 func (d *direct) asked(ctx context.Context, s *session, refs []ref, beats []beat) {
 	var leaseKeys []string
 	for _, it := range refs {
@@ -225,29 +228,37 @@ func (d *direct) asked(ctx context.Context, s *session, refs []ref, beats []beat
 	if len(leaseKeys) == 0 {
 		return
 	}
+	if until, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/2)
+		defer cancel()
+	}
+	if err := d.readRequests(ctx, s, leaseKeys, refs, beats); err != nil {
+		err = d.failed(s, refs[0], err)
+		d.deaf.Do(func() { d.settings.logf("leasehold: requests to hand over are not heard: %v", err) })
+	}
+}
+
+func (d *direct) readRequests(ctx context.Context, s *session, leaseKeys []string, refs []ref, beats []beat) error {
 	rows, err := s.Query(ctx, `select lease_key::text, namespace, key, `+asking+` from leasehold.asked($1::text[]::uuid[])`, leaseKeys)
 	if err != nil {
-		d.failed(s, refs[0], err)
-		return
+		return err
 	}
 	found := map[[3]string]*HandOver{}
 	var leaseKey, namespace, key string
 	var seconds float64
 	for rows.Next() {
 		request := &HandOver{}
-		if err = rows.Scan(append([]any{&leaseKey, &namespace, &key}, request.columns(&seconds)...)...); err != nil {
-			break
+		if err := rows.Scan(append([]any{&leaseKey, &namespace, &key}, request.columns(&seconds)...)...); err != nil {
+			return err
 		}
 		request.AnswerIn = time.Duration(seconds * float64(time.Second))
 		found[[3]string{leaseKey, namespace, key}] = request
 	}
-	rows.Close()
-	if err = first(err, rows.Err()); err != nil {
-		d.failed(s, refs[0], err)
-	}
 	for i, it := range refs {
 		beats[i].asked = found[[3]string{it.leaseKey, it.namespace, it.key}]
 	}
+	return rows.Err()
 }
 
 func (d *direct) refuseHandOver(ctx context.Context, it ref, words string) (was bool, err error) {

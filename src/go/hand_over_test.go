@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	leasehold "leasehold.example/go"
@@ -105,6 +106,65 @@ var handOverCases = []testCase{
 		s.is(heard.next(s).Reason, "a better one is there") // long before its next renewal
 		close(resign)
 		must(s, <-ended)
+	}},
+	{"refusal_of_an_ended_lease_is_false", "grpc sql pooler", func(s *site) {
+		ctx, c := context.Background(), s.client()
+		l := s.acquire(c, leasehold.Duration(lasting)) // no renewal tells of the end
+		_, err := c.AskHandOver(ctx, "cases", s.key, "")
+		must(s, err)
+		s.psql("select from leasehold.force_release('cases', '%s', 'a test')", s.key)
+		if was, err := l.RefuseHandOver(ctx, "not now"); was || err != nil {
+			s.Fatal(was, err)
+		}
+	}},
+	{"unreadable_requests_cost_no_lease", "sql pooler", func(s *site) {
+		heard, said := make(told, 8), make(chan string, 100)
+		c := s.client(leasehold.Logf(func(format string, args ...any) { said <- fmt.Sprintf(format, args...) }))
+		l := s.acquire(c, leasehold.Duration(6*time.Second), heard.listener())
+		set := func(at string) {
+			s.psql("select from leasehold.ask_hand_over('cases', '%[1]s', reason => 'well?'); "+
+				"update leasehold.hand_over set answer_by = %[2]s where namespace = 'cases' and key = '%[1]s'", s.key, at)
+		}
+		set("'infinity'") // from which asked() cannot subtract
+		wait(s, "a renewal after more than the duration", func() bool { return s.row("heartbeat_at > acquired_at + interval '8 s'") == "t" })
+		must(s, l.Lost())
+		s.is(fmt.Sprint(len(heard), len(said)), "0 1")
+		if words := <-said; !strings.Contains(words, "requests to hand over are not heard") {
+			s.Fatal(words)
+		}
+		set("now() + interval '30 s'")
+		s.is(heard.next(s).Reason, "well?")
+		s.release(l)
+	}},
+	// A renewal that is in flight at a TryRelease is answered after it, and has a request.
+	{"nothing_is_told_after_the_release", "grpc sql", func(s *site) {
+		var mu sync.Mutex
+		var said []string
+		say := func(what string) { mu.Lock(); defer mu.Unlock(); said = append(said, what) }
+		p, asker := s.proxy(), s.client()
+		c := s.clientAt(p.address())
+		l := s.acquire(c, leasehold.Duration(12*time.Second), leasehold.Tell(leasehold.Listener{
+			Granted:  func(*leasehold.Lease) { say("granted") },
+			Renewed:  func(*leasehold.Lease) { say("renewed") },
+			Released: func(*leasehold.Lease) { say("released") },
+			Asked:    func(*leasehold.Lease, leasehold.HandOver) { say("asked") }}))
+		wait(s, "a renewal that is answered", func() bool { mu.Lock(); defer mu.Unlock(); return len(said) == 2 })
+		if s.on == "grpc" {
+			p.(*flaky).decide([]any{"delay", 1}, "pass")
+		} else {
+			p.freeze(true)
+		}
+		if _, err := asker.AskHandOver(context.Background(), "cases", s.key, ""); err != nil {
+			s.Fatal(err)
+		}
+		wait(s, "a renewal in flight", func() bool { return s.beats() >= 2 })
+		must(s, l.TryRelease())
+		p.freeze(false)
+		wait(s, "the release", func() bool { return s.row("state") == "free" })
+		must(s, c.Close())
+		must(s, asker.Close())
+		wait(s, "the listener to be told", func() bool { return leaked() == "" })
+		s.is(fmt.Sprint(said), "[granted renewed released]")
 	}},
 	{"wrong_words_are_named", "grpc sql pooler", func(s *site) {
 		ctx, c := context.Background(), s.client()

@@ -123,7 +123,7 @@ func (c *Client) answered(sent time.Duration, leases []*Lease, beats []beat, err
 		l.asked = nil
 		l.expire() // an answer that was read too late saves nothing
 		switch {
-		case l.lost != nil:
+		case l.lost != nil || l.released:
 		case err != nil:
 			// One renewal that failed is no loss; the deadline is.
 			l.trouble, l.next = err.Error(), clock()+min(retryAfter, l.duration/20)

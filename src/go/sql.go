@@ -29,6 +29,7 @@ type direct struct {
 	idle     []*session
 	closed   bool
 	once     sync.Once // for the sentence about a pooler
+	deaf     sync.Once // for the one about requests that cannot be read
 }
 
 // session is a connection. Behind a pooler it is another one for each transaction, and hears no notification.

@@ -72,6 +72,7 @@ class SqlTransport {
   #open = new Set();
   #isClosed = false;
   #hasWarned = false;
+  #isDeaf = false; // it has said that it cannot read requests to hand over
 
   constructor(config, options) {
     this.#config = configOf(config);
@@ -208,6 +209,18 @@ class SqlTransport {
   }
 
   /** All in one transaction, and one by one if that fails for one of them. */
+  /** Of renewals that are committed, in half of the time that is left. Without an answer the next renewal reads them. */
+  async #requests(leaseKeys, until) {
+    try {
+      const rows = await this.#renewal.query(ASKED, [leaseKeys], (until - clock()) / 2);
+      return new Map(rows.map((row) => [row.lease_key, handOverOf(row)]));
+    } catch (error) {
+      if (!this.#isDeaf) this.#options.warn(`requests to hand over are not heard: ${error.message}`);
+      this.#isDeaf = true;
+      return new Map();
+    }
+  }
+
   async heartbeat(refs, timeoutMs) {
     const until = clock() + timeoutMs;
     if (!this.#renewal || this.#renewal.isBroken) this.#renewal = await this.#connect();
@@ -216,8 +229,7 @@ class SqlTransport {
       const rows = await this.#renewal.query(
         HEARTBEAT, [...columns, LOCK_TIMEOUT, some.map((ref) => ref.durationMs / 1000)], until - clock());
       const listening = some.filter(({ isListening }) => isListening).map(({ leaseKey }) => leaseKey);
-      const asked = listening.length ? await this.#renewal.query(ASKED, [listening], until - clock()) : [];
-      const requests = new Map(asked.map((row) => [row.lease_key, handOverOf(row)]));
+      const requests = listening.length ? await this.#requests(listening, until) : new Map();
       return Promise.all(rows.map(async ({ seconds, final }, n) =>
         seconds === null
           ? { outcome: 'lost', reason: await this.#reason(this.#renewal, some[n]) }

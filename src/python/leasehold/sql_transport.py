@@ -117,7 +117,7 @@ class SqlTransport:
         self.idle: list[Session] = []
         self.used: set[Session] = set()
         self.renewal = Session(conninfo, runtime)
-        self.is_closed = self.has_warned = False
+        self.is_closed = self.has_warned = self.is_deaf = False
 
     async def session(self, until: float) -> Session:
         try:
@@ -303,9 +303,20 @@ class SqlTransport:
                                                array([each.lease_key for each in refs]), LOCK_TIMEOUT,
                                                array([interval(each.duration) for each in refs])), until)
         listening = [ref.lease_key for ref in refs if ref.is_listening]
-        asked = {row[0]: hand_over(row[1:]) for row in await session.query(ASKED, (array(listening),), until)} if listening else {}
+        asked = await self._requests(session, listening, until) if listening else {}
         return [Answer("ok", "", float(left), is_final == "t", asked.get(ref.lease_key)) if is_held == "t" else Answer("lost", await self._reason(session, ref, until))
                 for (is_held, left, is_final), ref in zip(rows, refs)]
+
+    async def _requests(self, session: Session, lease_keys: list[str], until: float) -> dict[str, HandOver]:
+        """Of renewals that are committed, in half of the time that is left. Without an answer the next renewal reads them."""
+        try:
+            rows = await session.query(ASKED, (array(lease_keys),), (clock() + until) / 2)
+        except LeaseholdError as error:
+            if not self.is_deaf:
+                self.is_deaf = True
+                log.warning("requests to hand over are not heard: %s", error)
+            return {}
+        return {row[0]: hand_over(row[1:]) for row in rows}
 
     @staticmethod
     async def _reason(session: Session, ref: Ref, until: float) -> str:

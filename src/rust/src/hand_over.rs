@@ -56,7 +56,7 @@ impl Client {
 
 impl Lease {
     /// Answers a request to hand the lease over, of which [`crate::LeaseBuilder::on_asked`] tells, in 1 to 1024 bytes that the asker reads. `Ok(false)`:
-    /// nobody has asked. What was refused stays so: the words of a second call count for nothing.
+    /// nobody has asked, or the lease has ended. What was refused stays so: the words of a second call count for nothing.
     pub async fn refuse_hand_over(&self, words: &str) -> Result<bool, Error> {
         check_reason(words, 1)?;
         self.cell.check_held()?;

@@ -371,13 +371,14 @@ impl Rpc {
         }
     }
 
-    /// False: nobody has asked.
+    /// False: nobody has asked, or the lease has ended.
     pub async fn refuse_hand_over(&self, scope: &Ref, words: &str) -> Result<bool, Error> {
         let (at, mut stub) = self.pick();
         let request = v1::RefuseHandOverRequest { lease: Some(lease_ref(scope)), reason: words.into() };
         match self.call(at, scope, self.patience, stub.refuse_hand_over(request)).await {
             Ok(_) => Ok(true),
             Err(Error::Denied { reason, .. }) if reason == "NOT_ASKED" => Ok(false),
+            Err(Error::Lost(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -50,6 +50,29 @@ module.exports = {
     });
     assert.deepEqual(asked, ['a better one is there', true]);
   },
+  async refusal_of_an_ended_lease_is_false(site) {
+    const client = site.client();
+    const lease = await site.acquire(client, { durationMs: LONG_MS }); // no renewal tells of the end
+    assert.equal((await client.askHandOver('cases', site.key, '')).length, 1);
+    await site.psql(`select from leasehold.force_release('cases', '${site.key}', 'a test')`);
+    assert.equal(await lease.refuseHandOver('not now'), false);
+  },
+  async unreadable_requests_cost_no_lease(site) {
+    const [said, told] = [[], []];
+    const client = site.client(undefined, { warn: (words) => said.push(words) });
+    const lease = await site.acquire(client, { durationMs: 6000, onAsked: (request) => told.push(request) });
+    const request = (answerBy) => site.psql(`select from leasehold.ask_hand_over('cases', '${site.key}', reason => 'well?');
+      update leasehold.hand_over set answer_by = ${answerBy} where namespace = 'cases' and key = '${site.key}'`);
+    await request("'infinity'"); // from which asked() cannot subtract
+    await wait('a renewal after more than the duration', async () => (await site.row("heartbeat_at > acquired_at + interval '8 s'")) === 't');
+    assert.ok(lease.isHeld() && told.length === 0);
+    const heard = said.filter((words) => !words.includes('pooler'));
+    assert.ok(heard.length === 1 && heard[0].includes('requests to hand over are not heard'), said.join('\n'));
+    await request("now() + interval '30 s'");
+    await wait('the request', () => told.length);
+    assert.equal(told[0].reason, 'well?');
+    await lease.release();
+  },
   async wrong_words_are_named(site) {
     const client = site.client();
     await assert.rejects(client.askHandOver('cases', site.key, 'x'.repeat(1025)), { field: 'reason', message: 'reason must be at most 1024 bytes, has 1025' });

@@ -1,4 +1,6 @@
 """The cases about requests to hand a lease over."""
+import logging
+
 import leasehold
 import pytest
 from cases import LONG, NAMESPACE, fresh, in_background
@@ -45,6 +47,37 @@ def leader_is_asked_on_its_stream(place):
     wait_until(lambda: told)  # long before its next renewal
     assert told[0].reason == "a better one is there" and leadership.is_held()
     terms.close()
+
+
+def refusal_of_an_ended_lease_is_false(place):
+    key, client = fresh(), place.client()
+    lease = client.lease(NAMESPACE, key, duration=LONG).acquire()  # no renewal tells of the end
+    assert len(client.ask_hand_over(NAMESPACE, key)) == 1
+    place.psql(f"select from leasehold.force_release('{NAMESPACE}', '{key}', 'a test')")
+    assert lease.refuse_hand_over("not now") is False
+
+
+def unreadable_requests_cost_no_lease(place):
+    key, told, said = fresh(), [], []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())
+
+    def request(answer_by):
+        place.psql(f"select from leasehold.ask_hand_over('{NAMESPACE}', '{key}', reason => 'well?');"
+                   f"update leasehold.hand_over set answer_by = {answer_by} where namespace = '{NAMESPACE}' and key = '{key}'")
+
+    with place.client().lease(NAMESPACE, key, duration=6, on_asked=told.append) as lease:
+        logging.getLogger("leasehold").addHandler(handler)
+        try:
+            request("'infinity'")  # from which asked() cannot subtract
+            wait_until(lambda: place.psql(f"select heartbeat_at > acquired_at + interval '8 s' from leasehold.scope where namespace = '{NAMESPACE}' and key = '{key}'") == "t")
+        finally:
+            logging.getLogger("leasehold").removeHandler(handler)
+        assert lease.is_held() and not told
+        assert len([each for each in said if "requests to hand over are not heard" in each]) == 1
+        request("now() + interval '30 s'")
+        wait_until(lambda: told)
+        assert told[0].reason == "well?"
 
 
 def wrong_words_are_named(place):

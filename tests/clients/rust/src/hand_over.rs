@@ -81,6 +81,13 @@ pub const CASES: &[crate::Case] = &[
         assert_eq!(next(&mut told).await.reason, "a better one is there"); // long before its next renewal
         assert!(leader.refuse_hand_over("not now").await.expect("an answer") && leader.is_lost().is_none());
     }),
+    case!(refusal_of_an_ended_lease_is_false, "grpc", s => {
+        let client = s.client();
+        let lease = s.lease(&client).duration(LASTING).acquire().await.expect("the lease"); // no renewal tells of the end
+        assert_eq!(client.ask_hand_over("cases", &s.key, "").await.expect("an answer").len(), 1);
+        s.force();
+        assert!(!lease.refuse_hand_over("not now").await.expect("an answer"));
+    }),
     case!(wrong_words_are_named, "grpc", s => {
         let client = s.client();
         let long = "x".repeat(1025);

@@ -61,6 +61,7 @@ final class Database implements Transport {
     private final Set<Session> used = new HashSet<>();
     private volatile boolean isClosed;
     private boolean hasWarned;
+    private boolean isDeaf; // has said that it cannot read requests to hand over; under `renewing`
 
     Database(String url, Properties properties, long patience, long poll) {
         this.url = url;
@@ -470,6 +471,7 @@ final class Database implements Transport {
 
     private List<Beat> renew(List<Ref> refs, long limit, String lockTimeout) {
         List<Beat> beats = new ArrayList<>();
+        long sent = Clock.now();
         renewal.query(limit, refs.get(0).namespace(), refs.get(0).key(), """
                 select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp())::float8,
                        extract(epoch from h.deadline - statement_timestamp())::float8
@@ -489,13 +491,13 @@ final class Database implements Transport {
                 beats.set(i, Beat.lost(reason(renewal, refs.get(i), limit)));
             }
         }
-        return withRequests(refs, beats, limit);
+        return withRequests(refs, beats, (sent + limit - Clock.now()) / 2);
     }
 
-    /** With the requests to the holders that listen. Without an answer the next renewal reads them. */
+    /** With the requests to the holders that listen, read in half of the time that is left. Without an answer the next renewal reads them. */
     private List<Beat> withRequests(List<Ref> refs, List<Beat> beats, long limit) {
         List<Ref> listening = refs.stream().filter(Ref::listens).toList();
-        if (listening.isEmpty()) {
+        if (listening.isEmpty() || limit <= 0) {
             return beats;
         }
         Map<List<String>, HandOver> asked = new HashMap<>();
@@ -508,6 +510,10 @@ final class Database implements Transport {
                         return null;
                     }, (Object) texts(listening, Ref::leaseKey));
         } catch (LeaseException e) {
+            if (!isDeaf) {
+                isDeaf = true;
+                LOG.log(System.Logger.Level.WARNING, "requests to hand over are not heard", e);
+            }
             return beats;
         }
         List<Beat> all = new ArrayList<>();

@@ -325,7 +325,7 @@ public final class Lease implements AutoCloseable {
      * Answers a request to hand the lease over, of which {@link LeaseListener#asked} tells.
      *
      * @param words for the asker: 1 to 1024 bytes. What was refused stays so: those of a second call count for nothing
-     * @return false: nobody has asked
+     * @return false: nobody has asked, or the lease has ended
      * @throws LeaseException.Lost it is lost, or was released
      * @throws LeaseException.InvalidArgument the words are out of bounds
      * @throws LeaseException.Unavailable the server did not answer; it may have been done, and may be repeated
@@ -826,7 +826,7 @@ public final class Lease implements AutoCloseable {
     void answered(long sent, Transport.Beat beat) {
         isAsked = false;
         expire(); // an answer that was read too late saves nothing
-        if (lost != null) {
+        if (lost != null || isReleased) {
             return;
         }
         if (beat.isOk()) {

@@ -270,7 +270,7 @@ public final class LeaseClient implements AutoCloseable {
                 return attempt.get();
             } catch (LeaseException.Unavailable e) {
                 if (!retrying.again(e, until, () -> isClosed)) {
-                    throw e;
+                    throw isClosed ? closed() : e;
                 }
             }
         }

@@ -334,7 +334,7 @@ public interface Transport {
      *
      * @param ref of the lease
      * @param words for the asker
-     * @return false: nobody has asked
+     * @return false: nobody has asked, or the lease has ended
      * @throws LeaseException there is no answer
      */
     boolean refuseHandOver(Ref ref, String words);

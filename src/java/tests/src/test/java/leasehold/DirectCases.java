@@ -38,6 +38,9 @@ abstract class DirectCases extends HandOverCases {
 
         /** Keeps answers from the client; what it asks arrives. */
         void keepAnswers(boolean on) throws Exception;
+
+        /** The next answer comes late: after a second, or when this is off again. */
+        void delayAnswer(boolean on) throws Exception;
     }
 
     abstract Way way() throws Exception;
@@ -131,6 +134,38 @@ abstract class DirectCases extends HandOverCases {
         way.keepAnswers(false);
         await("the release", () -> site.row("state").equals("free"));
         assertNotEquals("expired", site.row("last_outcome"));
+    }
+
+    @Test
+    void nothing_is_told_after_the_release() throws Exception {
+        Way way = way();
+        LeaseClient client = site.client(way.builder());
+        var said = new LinkedBlockingQueue<String>();
+        Lease lease = site.lease(client).duration(seconds(12)).tell(new LeaseListener() {
+            @Override
+            public void renewed(Lease unused) {
+                said.add("renewed");
+            }
+
+            @Override
+            public void released(Lease unused) {
+                said.add("released");
+            }
+
+            @Override
+            public void asked(Lease unused, HandOver request) {
+                said.add("asked");
+            }
+        }).acquire();
+        assertEquals("renewed", said.poll(60, TimeUnit.SECONDS));
+        way.delayAnswer(true);
+        site.client().askHandOver("cases", site.key, "");
+        await("a renewal in flight", () -> site.beats() >= 2);
+        lease.tryRelease();
+        way.delayAnswer(false);
+        await("the release", () -> site.row("state").equals("free"));
+        client.close();
+        assertEquals("[released]", said.toString());
     }
 
     @Test

@@ -32,6 +32,13 @@ final class Flaky implements DirectCases.Way {
         decide(on ? "\"drop\"" : "\"pass\"");
     }
 
+    @Override
+    public void delayAnswer(boolean on) throws Exception {
+        if (on) {
+            decide("[\"delay\", 1], \"pass\"");
+        }
+    }
+
     /** What becomes of replies: JSON, the last for ever. */
     void decide(String actions) throws Exception {
         set("\"decide\": [" + actions + "]");

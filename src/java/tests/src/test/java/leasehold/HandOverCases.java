@@ -83,6 +83,35 @@ abstract class HandOverCases extends TickCases {
         waiter.get().release();
     }
 
+    @Test
+    void refusal_of_an_ended_lease_is_false() throws Exception {
+        LeaseClient client = site.client();
+        Lease lease = site.lease(client).duration(seconds(300)).acquire(); // no renewal tells of the end
+        assertEquals(1, client.askHandOver("cases", site.key, "").size());
+        site.forceRelease("cases");
+        assertFalse(lease.refuseHandOver("not now"));
+    }
+
+    void unreadable_requests_cost_no_lease() throws Exception {
+        LeaseClient client = site.client();
+        List<String> said = site.log(client);
+        Told told = new Told();
+        Lease lease = site.lease(client).duration(seconds(6)).tell(told).acquire();
+        request("'infinity'"); // from which asked() cannot subtract
+        await("a renewal after more than the duration", () -> site.row("heartbeat_at > acquired_at + interval '8 s'").equals("t"));
+        assertTrue(lease.isHeld() && told.requests.isEmpty());
+        assertEquals(List.of("requests to hand over are not heard"), said);
+        request("now() + interval '30 s'");
+        assertEquals("well?", told.next().reason());
+        lease.release();
+    }
+
+    private void request(String answerBy) {
+        site.sql("with a as materialized (select * from leasehold.ask_hand_over('cases', '%1$s', reason => 'well?')) select count(*) from a", site.key);
+        site.sql("with x as (update leasehold.hand_over set answer_by = %2$s where namespace = 'cases' and key = '%1$s' returning 1) select count(*) from x",
+                site.key, answerBy);
+    }
+
     private static void named(String field, String words, Executable wrong) {
         var refusal = assertThrows(LeaseException.InvalidArgument.class, wrong);
         assertEquals(field + ": " + words, refusal.field() + ": " + refusal.getMessage());

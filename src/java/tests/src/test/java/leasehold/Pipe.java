@@ -93,6 +93,11 @@ final class Pipe implements DirectCases.Way, AutoCloseable {
         freeze(on);
     }
 
+    @Override
+    public void delayAnswer(boolean on) {
+        keepAnswers(on);
+    }
+
     private synchronized boolean isRefusing() {
         return isRefusing;
     }

@@ -37,4 +37,10 @@ class PoolerCasesTest extends HandOverCases {
         assertEquals(1, said.size(), said.toString());
         assertTrue(said.get(0).contains("poll"), said.get(0));
     }
+
+    @Test
+    @Override
+    void unreadable_requests_cost_no_lease() throws Exception {
+        super.unreadable_requests_cost_no_lease();
+    }
 }

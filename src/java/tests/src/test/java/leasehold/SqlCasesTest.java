@@ -143,4 +143,10 @@ class SqlCasesTest extends DirectCases {
         first.release();
         waiter.get();
     }
+
+    @Test
+    @Override
+    void unreadable_requests_cost_no_lease() throws Exception {
+        super.unreadable_requests_cost_no_lease();
+    }
 }

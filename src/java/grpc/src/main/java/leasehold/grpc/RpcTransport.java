@@ -256,6 +256,8 @@ final class RpcTransport implements Transport {
         try (var call = new Call<RefuseHandOverRequest, RefuseHandOverResponse>(pick(), LeaseServiceGrpc.getRefuseHandOverMethod(), new Errors(ref))) {
             call.ask(request).answer(patience);
             return true;
+        } catch (LeaseException.Lost ended) {
+            return false;
         } catch (LeaseException.Denied e) {
             if (e.reason().equals("NOT_ASKED")) {
                 return false;
