@@ -6,6 +6,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import check_history  # noqa: E402
+import request_histories  # noqa: E402
 
 
 def history(text):
@@ -206,49 +207,6 @@ GOOD = {
         3 leave l B
         3 grant l C 11 60
         4 leave k B''',
-    'a priority that comes soon enough': '''
-        0 ageing - - - 2
-        1 grant k A 10 31
-        2 queue k B 1 60 - - - 0
-        3 queue k C 2 60 - - - 1
-        4 end k A
-        4 grant k C 11 60
-        5 end k C
-        5 grant k B 12 60''',
-    'a newcomer with a priority': '''
-        0 ageing - - - 2
-        1 grant k A 10 31
-        2 queue k B 1 60
-        3 end k A
-        3.9 grant k C 11 60 - - - 1''',
-    'one behind the first of its priority, whose clock was late': '''
-        0 ageing - - - 2
-        1 grant k A 10 31
-        3.5 queue k B 1 60 - - - 1
-        2 queue k C 2 60 - - - 1
-        3 queue k D 3 60 - - - 2
-        4 end k A
-        4 grant k D 11 60''',
-    'two of one decision, whose tokens are in the order of their tickets': '''
-        0 ageing - - - 2
-        1 grant k A 10 31
-        2 queue k B 1 60 c - - 0
-        3 queue k C 2 60 c - - 1
-        4 end k A
-        4 grant k B 11 60 c 1
-        4 grant k C 12 60 c 1''',
-    'a request that is heard, refused, and made again': '''
-        1 grant k A 10 31
-        1 hear k A
-        2 ask k - 10
-        3 hear k A 10
-        4 refuse k A
-        5 hear k A
-        6 ask k - 10
-        7 hear k A 10
-        8 end k A
-        8 grant k B 11 31
-        9 hear k B''',
     'everybody served at the end': '''
         1 grant k A 10 31
         2 queue k B - 60
@@ -256,9 +214,11 @@ GOOD = {
         3 grant k B 11 60
         4 end k B
         5 stop - - - - -''',
+    **request_histories.GOOD,
 }
 
 BROKEN = {
+    **request_histories.BROKEN,
     'a second holder': ('double holder', '''
         1 grant k A 10 31
         30.9 grant k B 11 60'''),
@@ -323,53 +283,6 @@ BROKEN = {
         1 grant k A 10 31
         2 queue k B - 60
         32 grant k C 11 60'''),
-    'a priority that comes too late': ('overtaking', '''
-        0 ageing - - - 2
-        1 grant k A 10 31
-        2 queue k B 1 60
-        4.1 queue k C 2 60 - - - 1
-        5 end k A
-        5 grant k C 11 60'''),
-    'a priority that is passed over': ('overtaking', '''
-        0 ageing - - - 2
-        1 grant k A 10 31
-        2 queue k B 1 60
-        3.9 queue k C 2 60 - - - 1
-        5 end k A
-        5 grant k B 11 60'''),
-    'two decisions, of which the first passes over a priority': ('overtaking', '''
-        0 ageing - - - 2
-        1 grant k A 10 31
-        2 queue k B 1 60 c - - 0
-        3 queue k C 2 60 c - - 1
-        4 end k A
-        4 grant k B 11 60 c 1
-        4.1 grant k C 12 60 c 1'''),
-    'a newcomer with too small a priority': ('overtaking', '''
-        0 ageing - - - 2
-        1 grant k A 10 31
-        2 queue k B 1 60
-        3 end k A
-        4.1 grant k C 11 60 - - - 1'''),
-    'a newcomer with the priority of a waiter': ('overtaking', '''
-        0 ageing - - - 2
-        1 grant k A 10 31
-        2 queue k B 1 60 - - - 1
-        3 end k A
-        3 grant k C 11 60 - - - 1'''),
-    'a request that is lost': ('request', '''
-        1 grant k A 10 31
-        2 ask k - 10
-        3 hear k A'''),
-    'a request that nobody made': ('request', '''
-        1 grant k A 10 31
-        3 hear k A 10'''),
-    'a request to the holder before': ('request', '''
-        1 grant k A 10 31
-        2 ask k - 10
-        3 end k A
-        3 grant k B 11 31
-        4 hear k B 10'''),
     'a wake-up that was lost': ('stall', '''
         1 grant k A 10 31
         2 queue k B - 60
