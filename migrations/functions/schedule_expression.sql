@@ -268,7 +268,8 @@ comment on function leasehold.schedule_instants is
 create or replace function leasehold_internal.zone_problem(p_zone text) returns text
 language sql stable
 as $$
-  select case when not exists (select from pg_catalog.pg_timezone_names z where z.name = p_zone)
+  select case when p_zone = 'UTC' then null
+              when not exists (select from pg_catalog.pg_timezone_names z where z.name = p_zone)
               then 'a name of pg_timezone_names, as Europe/Berlin, is ' || coalesce(left(p_zone, 64), 'null') end
 $$;
 
