@@ -21,6 +21,7 @@ use crate::hand_over::HandOver;
 use crate::lease::Lease;
 use crate::release::Outcome;
 use crate::request::LeaseBuilder;
+use crate::together::{Leases, LeasesBuilder, Scope};
 
 /// A [`crate::Client`] whose calls block the thread.
 #[derive(Clone, Debug)]
@@ -43,6 +44,11 @@ impl Client {
         self.client.lease(namespace, key)
     }
 
+    /// [`crate::Client::leases`]
+    pub fn leases<S: Into<Scope>>(&self, scopes: impl IntoIterator<Item = S>) -> LeasesBuilder {
+        self.client.leases(scopes)
+    }
+
     /// [`LeaseBuilder::acquire`]
     pub fn acquire(&self, lease: LeaseBuilder) -> Result<Lease, Error> {
         self.block_on(lease.acquire())
@@ -51,6 +57,16 @@ impl Client {
     /// [`Lease::release_with`]
     pub fn release(&self, lease: &Lease, outcome: Outcome) -> Result<(), Error> {
         self.block_on(lease.release_with(outcome))
+    }
+
+    /// [`LeasesBuilder::acquire`]
+    pub fn acquire_all(&self, leases: LeasesBuilder) -> Result<Leases, Error> {
+        self.block_on(leases.acquire())
+    }
+
+    /// [`Leases::release_with`]
+    pub fn release_all(&self, leases: &Leases, outcome: Outcome) -> Result<(), Error> {
+        self.block_on(leases.release_with(outcome))
     }
 
     /// [`Lease::downgrade`]
@@ -75,6 +91,14 @@ impl Client {
         E: From<Error> + std::fmt::Display,
     {
         self.block_on(lease.run(|lease| async move { work(&lease) }))
+    }
+
+    /// [`Client::run`] under several leases; the work looks at [`Leases::is_lost`].
+    pub fn run_all<T, E>(&self, leases: LeasesBuilder, work: impl FnOnce(&Leases) -> Result<T, E>) -> Result<T, E>
+    where
+        E: From<Error> + std::fmt::Display,
+    {
+        self.block_on(leases.run(|leases| async move { work(&leases) }))
     }
 
     /// [`crate::Client::close`]

@@ -144,7 +144,8 @@ impl Client {
         let _ = self.core().ended.subscribe().wait_for(|&ended| ended).await;
     }
 
-    pub(crate) async fn acquire(&self, mut request: Request) -> Result<Lease, Error> {
+    /// One for each of the request's scopes.
+    pub(crate) async fn acquire(&self, mut request: Request) -> Result<Vec<Lease>, Error> {
         let (mut tell, answer) = oneshot::channel();
         let client = self.clone();
         self.core().spawn(async move {
@@ -155,9 +156,12 @@ impl Client {
                 () = core.until_closing() => Some(Err(Error::Closed)),
             };
             match granted {
-                None => core.give_up(request.scope, request.duration).await,
+                None => core.give_up(request.refs(), request.duration).await,
                 // A lease for which nobody waits any more is dropped here, which releases it.
-                Some(granted) => drop(tell.send(granted.and_then(|grant| Lease::new(client, request, grant)))),
+                Some(granted) => drop(tell.send(granted.and_then(|grants| {
+                    let each = request.refs().into_iter().zip(grants);
+                    each.map(|(scope, grant)| Lease::new(client.clone(), Request { scope, ..request.clone() }, grant)).collect()
+                }))),
             }
         })?;
         answer.await.unwrap_or(Err(Error::Closed))
@@ -303,20 +307,31 @@ impl Core {
     }
 
     /// Tries until a try is granted, or ends otherwise. The request gets its lease key here.
-    async fn repeat(self: &Arc<Self>, request: &mut Request) -> Result<Grant, Error> {
+    async fn repeat(self: &Arc<Self>, request: &mut Request) -> Result<Vec<Grant>, Error> {
         request.scope.lease_key = new_uuid();
         let (mut wait_until, mut until) = (FOREVER, FOREVER);
         if !request.while_alive && request.wait != FOREVER {
             wait_until = now() + request.wait;
             until = wait_until + self.settings.patience;
         }
-        self.await_release(&request.scope).await;
+        for scope in request.refs() {
+            self.await_release(&scope).await;
+        }
         let mut is_repeated = false;
-        let mut retrying = Retrying::new(self, if request.is_tick { "ClaimTick" } else { "Acquire" }, &request.scope, &request.strategy);
+        let verb = match () {
+            () if request.is_tick => "ClaimTick",
+            () if request.scopes.is_empty() => "Acquire",
+            () => "AcquireAll",
+        };
+        let mut retrying = Retrying::new(self, verb, &request.scope, &request.strategy);
         loop {
             let wait = if wait_until == FOREVER { FOREVER } else { wait_until.saturating_sub(now()) };
-            let error = match self.transport.acquire(request, wait).await {
-                Ok(grant) => return Ok(grant),
+            let granted = match request.scopes.is_empty() {
+                true => self.transport.acquire(request, wait).await.map(|grant| vec![grant]),
+                false => self.transport.acquire_all(request, wait).await,
+            };
+            let error = match granted {
+                Ok(grants) => return Ok(grants),
                 Err(error) => error,
             };
             if is_repeated && error.is_ended() {
@@ -331,21 +346,21 @@ impl Core {
                 continue;
             }
             if error.is_unavailable() {
-                let (core, scope, duration) = (self.clone(), request.scope.clone(), request.duration);
-                self.handle.spawn(async move { core.give_up(scope, duration).await });
+                let (core, refs, duration) = (self.clone(), request.refs(), request.duration);
+                self.handle.spawn(async move { core.give_up(refs, duration).await });
             }
             return Err(error);
         }
     }
 
     /// Sees to it that what was granted unheard is released, and leaves the queue.
-    async fn give_up(&self, scope: Ref, duration: Duration) {
-        if scope.lease_key.is_empty() || scope.key.is_empty() {
+    async fn give_up(&self, refs: Vec<Ref>, duration: Duration) {
+        if refs[0].lease_key.is_empty() || refs[0].key.is_empty() {
             return; // it was never sent; or nobody knows which tick was claimed: that is left to expire
         }
         let until = now() + duration;
         while now() < until && !self.is_closing() {
-            let gone = self.transport.give_up(&scope, Outcome::failure(UNHEARD), self.settings.patience);
+            let gone = self.transport.give_up(&refs, Outcome::failure(UNHEARD), self.settings.patience);
             if !matches!(gone.await, Err(error) if error.is_unavailable()) {
                 return;
             }

@@ -15,6 +15,7 @@ use crate::release::Outcome;
 use crate::request::{FOREVER, Ref, Request};
 use crate::retry::{Retrying, Strategy};
 use crate::ticks::Claimed;
+use crate::together;
 use crate::transport::{Beat, Ending, Grant};
 
 /// A guard: dropping it gives the lease back, without waiting for the answer (as failed, if the thread panics).
@@ -330,27 +331,12 @@ impl Lease {
 
     /// Ends when the lease is lost; never after it was released.
     pub async fn lost(&self) -> Lost {
-        self.cell.until_over().await;
-        match self.cell.lost() {
-            Some(lost) => lost,
-            None => std::future::pending().await,
-        }
+        together::lost(std::slice::from_ref(self)).await
     }
 
     /// Runs work until it ends or the lease is lost: then the work's future is dropped.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
-        let mut work = std::pin::pin!(work);
-        let mut lost = std::pin::pin!(self.lost());
-        std::future::poll_fn(|context| {
-            if let Some(lost) = self.is_lost() {
-                return std::task::Poll::Ready(Err(lost));
-            }
-            if let std::task::Poll::Ready(lost) = lost.as_mut().poll(context) {
-                return std::task::Poll::Ready(Err(lost));
-            }
-            work.as_mut().poll(context).map(Ok)
-        })
-        .await
+        together::run_under(std::slice::from_ref(self), work).await
     }
 
     /// Gives the lease back. It repeats the request until it is answered or the deadline has passed; `Ok` says that the lease was still held.
@@ -361,12 +347,7 @@ impl Lease {
 
     /// [`Lease::release`] with the outcome of the work.
     pub async fn release_with(&self, outcome: Outcome) -> Result<(), Error> {
-        self.cell.begin_release()?;
-        if self.cell.is_over() {
-            return Ok(());
-        }
-        let (core, cell) = (self.client.core().clone(), self.cell.clone());
-        self.client.run(async move { core.release(&cell, outcome).await }).await
+        together::release_all(std::slice::from_ref(self), outcome).await
     }
 
     /// Gives the lease back without waiting for anything: from the call on it is neither held nor renewed. The client sends what is given
@@ -408,23 +389,36 @@ impl Drop for Lease {
 }
 
 impl Core {
-    async fn release(&self, cell: &Arc<Cell>, outcome: Outcome) -> Result<(), Error> {
-        cell.await_renewal().await;
-        let mut retrying = Retrying::new(self, "Release", &cell.scope, &cell.strategy);
-        loop {
-            let is_repeated = cell.sends();
-            let item = Ending { scope: cell.scope.clone(), outcome: outcome.clone() };
-            let answer = self.transport.release(&[item], self.settings.patience).await.remove(0);
-            if let Err(error) = &answer {
-                let left = cell.remaining();
-                if error.is_unavailable() && !left.is_zero() && retrying.again(error, left).await {
-                    continue;
+    /// In one request; those that are to be repeated, in another. The first error counts.
+    pub async fn release(&self, cells: &[Arc<Cell>], outcome: Outcome) -> Result<(), Error> {
+        for cell in cells {
+            cell.await_renewal().await;
+        }
+        let mut retrying = Retrying::new(self, "Release", &cells[0].scope, &cells[0].strategy);
+        let mut left: Vec<_> = cells.iter().collect();
+        let mut result = Ok(());
+        while !left.is_empty() {
+            let repeated: Vec<_> = left.iter().map(|cell| cell.sends()).collect();
+            let items: Vec<_> = left.iter().map(|cell| Ending { scope: cell.scope.clone(), outcome: outcome.clone() }).collect();
+            let answers = self.transport.release(&items, self.settings.patience).await;
+            let mut again = vec![];
+            for ((cell, answer), is_repeated) in left.into_iter().zip(answers).zip(repeated) {
+                match answer {
+                    Err(error) if error.is_unavailable() && !cell.remaining().is_zero() => again.push((cell, error)),
+                    answer => result = result.and(cell.end_release(answer, is_repeated)),
                 }
             }
-            let result = cell.end_release(answer, is_repeated);
-            self.look();
-            return result;
+            if let Some((_, error)) = again.first() {
+                let time = again.iter().map(|(cell, _)| cell.remaining()).min().unwrap_or_default();
+                if !retrying.again(error, time).await {
+                    result = result.and(Err(error.clone()));
+                    break;
+                }
+            }
+            left = again.into_iter().map(|(cell, _)| cell).collect();
         }
+        self.look();
+        result
     }
 
     async fn downgrade(&self, cell: &Arc<Cell>, units: u32) -> Result<(), Error> {

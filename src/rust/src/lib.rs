@@ -15,6 +15,7 @@ mod request;
 mod retry;
 mod rpc;
 mod ticks;
+mod together;
 mod transport;
 #[allow(clippy::all, missing_debug_implementations)]
 mod v1 {
@@ -35,5 +36,6 @@ pub use request::{FOREVER, LeaseBuilder};
 pub use retry::{Retry, RetryStep, Strategy, best_effort, controlled_backoff, fail_fast};
 pub use rpc::Builder;
 pub use ticks::{Tick, Ticks};
+pub use together::{Leases, LeasesBuilder, Scope};
 #[cfg(feature = "tls")]
 pub use tonic::transport::{Certificate, ClientTlsConfig, Identity};

@@ -10,12 +10,13 @@ use crate::client::Client;
 use crate::error::{Error, Reason};
 use crate::hand_over::{HandOver, OnAsked};
 use crate::lease::Lease;
-use crate::release::Outcome;
 use crate::retry::Strategy;
+use crate::together::{Scope, run_and_release};
 
 /// Waits until the lease is granted, or the future is dropped: `.wait(FOREVER)`.
 pub const FOREVER: Duration = Duration::MAX;
 
+const MOST_SCOPES: usize = 100;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Names a lease for its holder.
@@ -29,6 +30,8 @@ pub(crate) struct Ref {
 #[derive(Clone)]
 pub(crate) struct Request {
     pub scope: Ref,
+    /// Of AcquireAll, where `scope` is the first; else none.
+    pub scopes: Vec<Scope>,
     pub owner: String,
     pub duration: Duration,
     pub wait: Duration,
@@ -42,7 +45,7 @@ pub(crate) struct Request {
     pub on_asked: Option<OnAsked>,
     pub labels: BTreeMap<String, String>,
     pub strategy: Option<Strategy>,
-    is_shared: bool,
+    pub is_shared: bool,
     pub while_connected: bool,
     /// The namespace is a schedule, and no key is known yet.
     pub is_tick: bool,
@@ -66,6 +69,7 @@ impl LeaseBuilder {
         let scope = Ref { namespace: namespace.into(), key: key.into(), lease_key: String::new() };
         let request = Request {
             scope,
+            scopes: vec![],
             owner: default_owner(),
             duration: Duration::from_secs(30),
             wait: Duration::ZERO,
@@ -82,6 +86,13 @@ impl LeaseBuilder {
             is_tick: false,
         };
         LeaseBuilder { client, request }
+    }
+
+    pub(crate) fn of_several(client: Client, scopes: Vec<Scope>) -> LeaseBuilder {
+        let (namespace, key) = scopes.first().map_or(("", ""), |first| (&first.namespace, &first.key));
+        let mut lease = LeaseBuilder::new(client, namespace, key);
+        lease.request.scopes = scopes;
+        lease
     }
 
     pub(crate) fn with_key(mut self, key: &str) -> Self {
@@ -175,6 +186,22 @@ impl LeaseBuilder {
     /// Acquires the lease. A future that is dropped leaves nothing behind: neither a place in the queue nor a lease.
     pub async fn acquire(self) -> Result<Lease, Error> {
         self.request.check()?;
+        Ok(self.client.acquire(self.request).await?.remove(0))
+    }
+
+    /// Of several.
+    pub(crate) async fn acquire_all(self) -> Result<Vec<Lease>, Error> {
+        let n = self.request.scopes.len();
+        if !(1..=MOST_SCOPES).contains(&n) {
+            return Err(Error::wrong("scopes", "1 to 100", n));
+        }
+        for each in &self.request.scopes {
+            let mut one = self.clone().with_key(&each.key);
+            one.request.scope.namespace.clone_from(&each.namespace);
+            one.request.is_shared = each.units.is_some();
+            one.request.units = each.units.unwrap_or_default();
+            one.check()?;
+        }
         self.client.acquire(self.request).await
     }
 
@@ -221,20 +248,7 @@ impl LeaseBuilder {
         F: Future<Output = Result<T, E>>,
         E: std::fmt::Display,
     {
-        let lease = Arc::new(self.acquire().await?);
-        let result = lease.run(work(lease.clone())).await?;
-        let outcome = match &result {
-            Ok(_) => Outcome::success(),
-            Err(error) => Outcome::failure(error),
-        };
-        match (lease.release_with(outcome).await, result) {
-            (Err(Error::Lost(mut lost)), Err(error)) => {
-                lost.message = format!("{}{}the work ended with: {error}", lost.message, if lost.message.is_empty() { "" } else { "; " });
-                Err(Error::Lost(lost))
-            }
-            (Err(error), Ok(_)) => Err(error),
-            (_, result) => Ok(result),
-        }
+        run_and_release(self.acquire().await?, std::slice::from_ref, work).await
     }
 }
 
@@ -245,6 +259,13 @@ impl std::fmt::Debug for LeaseBuilder {
 }
 
 impl Request {
+    /// What it is for.
+    pub fn refs(&self) -> Vec<Ref> {
+        let lease_key = &self.scope.lease_key;
+        let of = |each: &Scope| Ref { namespace: each.namespace.clone(), key: each.key.clone(), lease_key: lease_key.clone() };
+        if self.scopes.is_empty() { vec![self.scope.clone()] } else { self.scopes.iter().map(of).collect() }
+    }
+
     /// Looks at what can be seen here. The rest is for the server.
     pub fn check(&self) -> Result<(), Error> {
         check_namespace(&self.scope.namespace)?;

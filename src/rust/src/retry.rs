@@ -12,9 +12,10 @@ use crate::request::Ref;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Retry {
-    /// Acquire, ClaimTick, Downgrade, Release, AskHandOver or RefuseHandOver
+    /// Acquire, AcquireAll, ClaimTick, Downgrade, Release, AskHandOver or RefuseHandOver
     pub verb: &'static str,
     pub namespace: String,
+    /// Of AcquireAll the first.
     pub key: String,
     pub reason: RetryReason,
     pub error: Error,

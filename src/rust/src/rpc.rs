@@ -22,6 +22,7 @@ use crate::release::Outcome;
 use crate::request::{FOREVER, Ref, Request};
 use crate::retry::{RetryStep, Strategy};
 use crate::ticks::Claimed;
+use crate::together::Scope;
 use crate::transport::{Beat, Ending, Grant};
 use crate::v1::lease_service_client::LeaseServiceClient;
 use crate::v1::schedule_service_client::ScheduleServiceClient;
@@ -291,12 +292,41 @@ impl Rpc {
         }
     }
 
+    /// A grant for each scope, or none.
+    pub async fn acquire_all(&self, request: &Request, wait: Duration) -> Result<Vec<Grant>, Error> {
+        let (at, mut stub) = self.pick();
+        let (sent, single) = (now(), message(request, wait));
+        let item = |each: &Scope| v1::AcquireItem {
+            scope: Some(v1::Scope { namespace: segments(&each.namespace), key: each.key.clone() }),
+            mode: if each.units.is_some() { v1::Mode::Shared } else { v1::Mode::Exclusive } as i32,
+            units: each.units.unwrap_or_default() as i32,
+            at_least: None,
+        };
+        let message = v1::AcquireAllRequest {
+            items: request.scopes.iter().map(item).collect(),
+            duration: single.duration,
+            wait: single.wait,
+            wait_forever: single.wait_forever,
+            owner: single.owner,
+            lease_key: single.lease_key,
+            labels: single.labels,
+        };
+        let any = Ref { namespace: String::new(), key: String::new(), lease_key: String::new() };
+        let answer = self.call(at, &any, wait.saturating_add(self.patience), stub.acquire_all(message)).await?;
+        if answer.leases.len() != request.scopes.len() {
+            let trouble = format!("{} leases for {} scopes", answer.leases.len(), request.scopes.len());
+            return Err(Error::unavailable(RetryReason::Unknown, trouble));
+        }
+        let since = sent + duration_of(answer.waited);
+        Ok(answer.leases.iter().map(|lease| grant_of(lease, since)).collect())
+    }
+
     /// Waits for a tick.
     async fn claim(&self, request: &Request) -> Result<Grant, Error> {
         loop {
             let (at, sent) = (self.pick().0, now());
             let message = v1::ClaimTickRequest {
-                namespace: Some(v1::Namespace { segments: scope_of(&request.scope).namespace }),
+                namespace: Some(v1::Namespace { segments: segments(&request.scope.namespace) }),
                 wait: proto(CLAIM_WAIT),
                 duration: proto(request.duration),
                 owner: request.owner.clone(),
@@ -406,8 +436,10 @@ impl Rpc {
     }
 
     /// Ends what an acquire may have left: a place in the queue, or a grant.
-    pub async fn give_up(&self, scope: &Ref, outcome: Outcome, patience: Duration) -> Result<(), Error> {
-        self.release(&[Ending { scope: scope.clone(), outcome }], patience).await.remove(0)
+    pub async fn give_up(&self, refs: &[Ref], outcome: Outcome, patience: Duration) -> Result<(), Error> {
+        let items: Vec<_> = refs.iter().map(|scope| Ending { scope: scope.clone(), outcome: outcome.clone() }).collect();
+        let answers = self.release(&items, patience).await;
+        answers.into_iter().find(|answer| answer.as_ref().is_err_and(Error::is_unavailable)).unwrap_or(Ok(()))
     }
 }
 
@@ -427,7 +459,11 @@ fn released(scope: &Ref, result: v1::ReleaseResult) -> Result<(), Error> {
 }
 
 fn scope_of(scope: &Ref) -> v1::Scope {
-    v1::Scope { namespace: scope.namespace.split('.').map(String::from).collect(), key: scope.key.clone() }
+    v1::Scope { namespace: segments(&scope.namespace), key: scope.key.clone() }
+}
+
+fn segments(namespace: &str) -> Vec<String> {
+    namespace.split('.').map(String::from).collect()
 }
 
 fn lease_ref(scope: &Ref) -> v1::LeaseRef {
@@ -545,6 +581,9 @@ fn from_status(scope: &Ref, status: &Status) -> Error {
         }
     }
     let of = |name: &str| info.metadata.get(name).cloned().unwrap_or_default();
+    if scope.namespace.is_empty() {
+        (held.namespace, held.key) = (of("namespace"), of("key")); // of several
+    }
     let reason = match info.reason.as_str() {
         "LEASE_HELD" | "SCOPE_BUSY" | "WAIT_TIMEOUT" => {
             held.retry = match info.reason.as_str() {

@@ -122,7 +122,7 @@ impl Ticks {
     {
         let request = self.lease.of_tick()?;
         loop {
-            let lease = self.client.acquire(request.clone()).await?;
+            let lease = self.client.acquire(request.clone()).await?.remove(0);
             let claimed = lease.claimed.clone().expect("the lease of a claim has one");
             let tick = Arc::new(Tick { lease, claimed });
             let outcome = match tick.run(work(tick.clone())).await {

@@ -12,6 +12,7 @@ mod retries;
 mod secure;
 mod shared;
 mod ticks;
+mod together;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -80,6 +81,7 @@ async fn main() {
         secure::CASES,
         shared::CASES,
         ticks::CASES,
+        together::CASES,
     ]
     .concat();
     let mut running = tokio::task::JoinSet::new();
