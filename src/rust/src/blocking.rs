@@ -17,6 +17,7 @@
 use std::future::Future;
 
 use crate::error::Error;
+use crate::explain::Explanation;
 use crate::hand_over::HandOver;
 use crate::lease::Lease;
 use crate::release::Outcome;
@@ -72,6 +73,11 @@ impl Client {
     /// [`Lease::downgrade`]
     pub fn downgrade(&self, lease: &Lease, units: u32) -> Result<(), Error> {
         self.block_on(lease.downgrade(units))
+    }
+
+    /// [`crate::Client::explain`]
+    pub fn explain(&self, namespace: &str, key: &str) -> Result<Explanation, Error> {
+        self.block_on(self.client.explain(namespace, key))
     }
 
     /// [`crate::Client::ask_hand_over`]

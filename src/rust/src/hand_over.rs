@@ -79,7 +79,7 @@ impl Core {
     }
 
     /// Repeats what may be repeated until it is answered, for as long as the client's patience lasts.
-    async fn answer<T, F: Future<Output = Result<T, Error>>>(
+    pub async fn answer<T, F: Future<Output = Result<T, Error>>>(
         &self,
         verb: &'static str,
         scope: &Ref,

@@ -7,6 +7,7 @@ mod client;
 mod clock;
 mod declared;
 mod error;
+mod explain;
 mod hand_over;
 mod hold;
 mod lease;
@@ -29,6 +30,7 @@ mod google_rpc {
 pub use client::Client;
 pub use declared::Declared;
 pub use error::{Error, Held, InvalidArgument, Lost, Reason, RetryReason, Unavailable, scope_name};
+pub use explain::{Explanation, Liveness, State};
 pub use hand_over::HandOver;
 pub use lease::Lease;
 pub use release::Outcome;

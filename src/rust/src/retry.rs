@@ -12,7 +12,7 @@ use crate::request::Ref;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Retry {
-    /// Acquire, AcquireAll, ClaimTick, Downgrade, Release, AskHandOver or RefuseHandOver
+    /// Acquire, AcquireAll, ClaimTick, Downgrade, Release, Explain, AskHandOver or RefuseHandOver
     pub verb: &'static str,
     pub namespace: String,
     /// Of AcquireAll the first.

@@ -15,6 +15,7 @@ use tonic::{Code, Status};
 use crate::client::{Client, RETRY_AFTER, Settings};
 use crate::clock::now;
 use crate::error::{Error, Held, InvalidArgument, Lost, Reason, RetryReason, Unavailable};
+use crate::explain::{Explanation, Liveness, State};
 use crate::google_rpc;
 use crate::hand_over::HandOver;
 use crate::hold::{Holding, Said};
@@ -24,6 +25,7 @@ use crate::retry::{RetryStep, Strategy};
 use crate::ticks::Claimed;
 use crate::together::Scope;
 use crate::transport::{Beat, Ending, Grant};
+use crate::v1::console_service_client::ConsoleServiceClient;
 use crate::v1::lease_service_client::LeaseServiceClient;
 use crate::v1::schedule_service_client::ScheduleServiceClient;
 use crate::v1::{self, acquire_event, hold_event, release_item};
@@ -36,11 +38,13 @@ const CLAIM_WAIT: Duration = Duration::from_secs(10);
 
 type Stub = LeaseServiceClient<InterceptedService<Channel, Bearer>>;
 type ScheduleStub = ScheduleServiceClient<InterceptedService<Channel, Bearer>>;
+type ConsoleStub = ConsoleServiceClient<InterceptedService<Channel, Bearer>>;
 
 pub(crate) struct Rpc {
     servers: Vec<Stub>,
     /// On the same connections.
     schedules: Vec<ScheduleStub>,
+    consoles: Vec<ConsoleStub>,
     current: AtomicUsize,
     patience: Duration,
 }
@@ -136,7 +140,7 @@ impl Builder {
             let tls = self.tls.as_ref();
             #[cfg(not(feature = "tls"))]
             let tls: Option<&()> = None;
-            let (mut servers, mut schedules) = (vec![], vec![]);
+            let (mut servers, mut schedules, mut consoles) = (vec![], vec![], vec![]);
             for address in &addresses {
                 let refuse = |bound: &str, why: String| {
                     Error::InvalidArgument(InvalidArgument {
@@ -161,9 +165,10 @@ impl Builder {
                 };
                 let channel = endpoint.connect_lazy();
                 servers.push(LeaseServiceClient::with_interceptor(channel.clone(), bearer.clone()));
-                schedules.push(ScheduleServiceClient::with_interceptor(channel, bearer.clone()));
+                schedules.push(ScheduleServiceClient::with_interceptor(channel.clone(), bearer.clone()));
+                consoles.push(ConsoleServiceClient::with_interceptor(channel, bearer.clone()));
             }
-            Ok(Rpc { servers, schedules, current: AtomicUsize::new(0), patience: settings.patience })
+            Ok(Rpc { servers, schedules, consoles, current: AtomicUsize::new(0), patience: settings.patience })
         })
     }
 }
@@ -384,6 +389,31 @@ impl Rpc {
         let request = v1::DowngradeRequest { lease: Some(lease_ref(scope)), units: units as i32 };
         let answer = self.call(at, scope, patience, stub.downgrade(request)).await?;
         Ok(grant_of(&answer.lease.unwrap_or_default(), sent + duration_of(answer.waited)))
+    }
+
+    pub async fn explain(&self, scope: &Ref) -> Result<Explanation, Error> {
+        let at = self.pick().0;
+        let mut stub = self.consoles[at].clone();
+        let found = self.call(at, scope, self.patience, stub.explain(v1::ExplainRequest { scope: Some(scope_of(scope)) })).await?;
+        let time = |at: Option<prost_types::Timestamp>| at.is_some().then(|| time_of(&at));
+        Ok(Explanation {
+            state: State::of(&found.state),
+            advice: found.advice,
+            liveness: Liveness::of(&found.liveness),
+            holder: found.holder,
+            principal: found.principal,
+            token: found.token,
+            units: found.units as u32,
+            holders: found.holders as u32,
+            waiters: found.waiters as u32,
+            first_waiter: found.first_waiter,
+            since: time(found.since),
+            heartbeats: found.heartbeats as u64,
+            last_heartbeat_at: time(found.last_heartbeat_at),
+            expires_at: time(found.expires_at),
+            rests_until: time(found.rests_until),
+            policy: found.policy,
+        })
     }
 
     /// A request for each holder.

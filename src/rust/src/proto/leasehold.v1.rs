@@ -2784,3 +2784,808 @@ pub mod schedule_service_client {
         }
     }
 }
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetSessionRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetSessionResponse {
+    #[prost(string, tag = "1")]
+    pub principal: ::prost::alloc::string::String,
+    /// False: every caller may do everything.
+    #[prost(bool, tag = "2")]
+    pub authorization: bool,
+    /// One entry for each right.
+    #[prost(message, repeated, tag = "3")]
+    pub rights: ::prost::alloc::vec::Vec<RightInNamespaces>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RightInNamespaces {
+    #[prost(enumeration = "Right", tag = "1")]
+    pub right: i32,
+    /// With all below them. No segments: the root, which is everything.
+    #[prost(message, repeated, tag = "2")]
+    pub namespaces: ::prost::alloc::vec::Vec<Namespace>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListRequest {
+    /// Empty: all namespaces, with children.
+    #[prost(string, repeated, tag = "1")]
+    pub namespace: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(bool, tag = "2")]
+    pub include_children: bool,
+    /// Empty: any.
+    #[prost(string, tag = "3")]
+    pub key: ::prost::alloc::string::String,
+    /// 0 is 100; at most 1000.
+    #[prost(int32, tag = "4")]
+    pub page_size: i32,
+    /// next_page_token of the page before; ask with the same filters.
+    #[prost(string, tag = "5")]
+    pub page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NamespaceCounts {
+    #[prost(message, optional, tag = "1")]
+    pub namespace: ::core::option::Option<Namespace>,
+    #[prost(int64, tag = "2")]
+    pub held: i64,
+    #[prost(int64, tag = "3")]
+    pub waiting: i64,
+    /// Of those held.
+    #[prost(int64, tag = "4")]
+    pub expired: i64,
+    /// Of those held: reaping them has failed.
+    #[prost(int64, tag = "5")]
+    pub failing: i64,
+    /// There are more than counted: at most 10,000 scopes and 10,000 waiters of a namespace are.
+    #[prost(bool, tag = "6")]
+    pub partial: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListNamespacesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub namespaces: ::prost::alloc::vec::Vec<NamespaceCounts>,
+    /// Empty on the last page; here and below. A page may have fewer than page_size entries, or none, and another one behind it.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExplainRequest {
+    #[prost(message, optional, tag = "1")]
+    pub scope: ::core::option::Option<Scope>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExplainResponse {
+    /// free, held, shared or resting.
+    #[prost(string, tag = "1")]
+    pub state: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub holder: ::prost::alloc::string::String,
+    #[prost(int64, tag = "3")]
+    pub token: i64,
+    #[prost(string, tag = "4")]
+    pub liveness: ::prost::alloc::string::String,
+    /// Of a held scope the grant, of a free one the end of the last hold.
+    #[prost(message, optional, tag = "5")]
+    pub since: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(int64, tag = "6")]
+    pub heartbeats: i64,
+    #[prost(message, optional, tag = "7")]
+    pub last_heartbeat_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "8")]
+    pub expires_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(int32, tag = "9")]
+    pub waiters: i32,
+    #[prost(string, tag = "10")]
+    pub first_waiter: ::prost::alloc::string::String,
+    /// In words.
+    #[prost(string, tag = "11")]
+    pub advice: ::prost::alloc::string::String,
+    /// The holder's, as proved.
+    #[prost(string, tag = "12")]
+    pub principal: ::prost::alloc::string::String,
+    /// Of what is held; MODE_UNSPECIFIED: it is free or rests.
+    #[prost(enumeration = "Mode", tag = "13")]
+    pub mode: i32,
+    /// Taken by all shared holders.
+    #[prost(int32, tag = "14")]
+    pub units: i32,
+    #[prost(int32, tag = "15")]
+    pub holders: i32,
+    /// Nobody else is granted the scope before then, for the sake of at_least; absent: no minimum hold, or it is over.
+    #[prost(message, optional, tag = "16")]
+    pub rests_until: ::core::option::Option<::prost_types::Timestamp>,
+    /// The policy in force, a JSON object: its settings by name.
+    #[prost(string, tag = "17")]
+    pub policy: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QueuedWaiter {
+    #[prost(message, optional, tag = "1")]
+    pub scope: ::core::option::Option<Scope>,
+    /// 1 is next; 0: passed over, for its wait is over or its daemon is silent. By priority it differs from the order of the list. Where
+    /// anybody in the queue has a priority, it is 1,001 for all behind the first 1,000.
+    #[prost(int64, tag = "2")]
+    pub position: i64,
+    #[prost(string, tag = "3")]
+    pub owner: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub principal: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "5")]
+    pub waiting: ::core::option::Option<::prost_types::Duration>,
+    /// Its call has ended but may come back: the place is kept for 10 s.
+    #[prost(bool, tag = "6")]
+    pub away: bool,
+    #[prost(message, optional, tag = "7")]
+    pub enqueued_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Absent: no limit.
+    #[prost(message, optional, tag = "8")]
+    pub wait_until: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "9")]
+    pub duration: ::core::option::Option<::prost_types::Duration>,
+    /// The daemon that its caller waits at; empty: a SQL user.
+    #[prost(string, tag = "10")]
+    pub coordinator: ::prost::alloc::string::String,
+    #[prost(int64, tag = "11")]
+    pub ticket: i64,
+    /// What it waits for, and of a shared lease how many units.
+    #[prost(enumeration = "Mode", tag = "12")]
+    pub mode: i32,
+    #[prost(int32, tag = "13")]
+    pub units: i32,
+    /// As in ExplainResponse.
+    #[prost(message, optional, tag = "14")]
+    pub rests_until: ::core::option::Option<::prost_types::Timestamp>,
+    /// For how many it waits together; 1: this one.
+    #[prost(int32, tag = "15")]
+    pub scopes: i32,
+    /// As in an AcquireRequest.
+    #[prost(int32, tag = "16")]
+    pub priority: i32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListQueueResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub waiters: ::prost::alloc::vec::Vec<QueuedWaiter>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HolderWaits {
+    #[prost(string, tag = "1")]
+    pub owner: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub principal: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub holds: ::core::option::Option<Scope>,
+    #[prost(message, optional, tag = "4")]
+    pub wants: ::core::option::Option<Scope>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListWaitsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub waits: ::prost::alloc::vec::Vec<HolderWaits>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// There was more to look at, or there are more than a page holds; no page has the rest.
+    #[prost(bool, tag = "3")]
+    pub partial: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EndedHold {
+    #[prost(message, optional, tag = "1")]
+    pub scope: ::core::option::Option<Scope>,
+    #[prost(int64, tag = "2")]
+    pub token: i64,
+    #[prost(message, optional, tag = "3")]
+    pub acquired_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "4")]
+    pub ended_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// ok, failed, expired, forced, or downgraded: the hold went on as a shared one, which has a row of its own.
+    #[prost(string, tag = "5")]
+    pub outcome: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub owner: ::prost::alloc::string::String,
+    #[prost(string, tag = "7")]
+    pub principal: ::prost::alloc::string::String,
+    /// JSON, or empty.
+    #[prost(string, tag = "8")]
+    pub result: ::prost::alloc::string::String,
+    #[prost(string, tag = "9")]
+    pub error: ::prost::alloc::string::String,
+    /// Of a forced one.
+    #[prost(string, tag = "10")]
+    pub ended_by: ::prost::alloc::string::String,
+    #[prost(enumeration = "Mode", tag = "11")]
+    pub mode: i32,
+    /// Of a shared one: its units, and the slots where the scope had a capacity.
+    #[prost(int32, tag = "12")]
+    pub units: i32,
+    #[prost(int32, repeated, tag = "13")]
+    pub slots: ::prost::alloc::vec::Vec<i32>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListHistoryResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub holds: ::prost::alloc::vec::Vec<EndedHold>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FailingReap {
+    #[prost(message, optional, tag = "1")]
+    pub scope: ::core::option::Option<Scope>,
+    #[prost(int64, tag = "2")]
+    pub token: i64,
+    #[prost(string, tag = "3")]
+    pub owner: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub principal: ::prost::alloc::string::String,
+    #[prost(int32, tag = "5")]
+    pub reap_failures: i32,
+    /// What the callback said last.
+    #[prost(string, tag = "6")]
+    pub error: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "7")]
+    pub failed_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Absent: it waits for a reap that names its namespace.
+    #[prost(message, optional, tag = "8")]
+    pub next_try_at: ::core::option::Option<::prost_types::Timestamp>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListFailuresResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub failures: ::prost::alloc::vec::Vec<FailingReap>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ScheduleDay {
+    #[prost(message, optional, tag = "1")]
+    pub namespace: ::core::option::Option<Namespace>,
+    /// The newest tick that is neither due nor running; absent: there is none. Its state is done, failed, dead, missed or skipped.
+    #[prost(message, optional, tag = "2")]
+    pub last_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(string, tag = "3")]
+    pub last_state: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "4")]
+    pub last_ended_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(string, tag = "5")]
+    pub last_owner: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub last_error: ::prost::alloc::string::String,
+    /// The oldest that runs; absent: none does.
+    #[prost(message, optional, tag = "7")]
+    pub running_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "8")]
+    pub running_since: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(string, tag = "9")]
+    pub running_owner: ::prost::alloc::string::String,
+    /// Today is in it in every time zone: it begins 25 hours ago, and ends in 25 hours. It consists of periods.
+    #[prost(message, optional, tag = "10")]
+    pub begins_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "11")]
+    pub period: ::core::option::Option<::prost_types::Duration>,
+    /// Lists of the same length: from the period `first` on each of `length` periods has `ticks` ticks in one of `states`: the number of a TickState, or 0:
+    /// to come. The period that begins at begins_at is 0.
+    #[prost(int32, repeated, tag = "12")]
+    pub first: ::prost::alloc::vec::Vec<i32>,
+    #[prost(int32, repeated, tag = "13")]
+    pub length: ::prost::alloc::vec::Vec<i32>,
+    #[prost(int32, repeated, tag = "14")]
+    pub states: ::prost::alloc::vec::Vec<i32>,
+    #[prost(int32, repeated, tag = "15")]
+    pub ticks: ::prost::alloc::vec::Vec<i32>,
+    /// Instants to come are listed up to this one, and there may be more; absent: all are.
+    #[prost(message, optional, tag = "16")]
+    pub listed_until: ::core::option::Option<::prost_types::Timestamp>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListScheduleDaysResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub schedules: ::prost::alloc::vec::Vec<ScheduleDay>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AuditEntry {
+    #[prost(message, optional, tag = "1")]
+    pub at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(string, tag = "2")]
+    pub principal: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub peer: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub action: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "5")]
+    pub namespace: ::core::option::Option<Namespace>,
+    #[prost(string, tag = "6")]
+    pub key: ::prost::alloc::string::String,
+    #[prost(int64, tag = "7")]
+    pub token: i64,
+    #[prost(string, tag = "8")]
+    pub reason: ::prost::alloc::string::String,
+    /// done or refused.
+    #[prost(string, tag = "9")]
+    pub outcome: ::prost::alloc::string::String,
+    #[prost(int64, tag = "10")]
+    pub count: i64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListAuditResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub entries: ::prost::alloc::vec::Vec<AuditEntry>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Daemon {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub host: ::prost::alloc::string::String,
+    #[prost(int32, tag = "3")]
+    pub pid: i32,
+    #[prost(string, tag = "4")]
+    pub version: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "5")]
+    pub started_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "6")]
+    pub seen_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Seen within 5 s.
+    #[prost(bool, tag = "7")]
+    pub live: bool,
+    /// The one that answers.
+    #[prost(bool, tag = "8")]
+    pub self_: bool,
+    /// For so long it was not seen.
+    #[prost(message, optional, tag = "9")]
+    pub seen: ::core::option::Option<::prost_types::Duration>,
+    /// That wait at it.
+    #[prost(int64, tag = "10")]
+    pub waiters: i64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListDaemonsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub daemons: ::prost::alloc::vec::Vec<Daemon>,
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetDatabaseRequest {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetDatabaseResponse {
+    /// PostgreSQL's.
+    #[prost(string, tag = "1")]
+    pub version: ::prost::alloc::string::String,
+    /// primary or standby.
+    #[prost(string, tag = "2")]
+    pub role: ::prost::alloc::string::String,
+    #[prost(int32, tag = "3")]
+    pub schema_version: i32,
+    /// Roughly, in a large table.
+    #[prost(int64, tag = "4")]
+    pub held: i64,
+    #[prost(int64, tag = "5")]
+    pub waiting: i64,
+    /// Age of the transaction that holds back vacuum; zero: there is none; absent: unknown, for want of the right pg_read_all_stats.
+    #[prost(message, optional, tag = "6")]
+    pub oldest_transaction: ::core::option::Option<::prost_types::Duration>,
+    /// How late the reaper is with the lease that it should have looked at first.
+    #[prost(message, optional, tag = "7")]
+    pub reaper_lag: ::core::option::Option<::prost_types::Duration>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetSamplesRequest {}
+/// Lists of the same length, the oldest first: one entry for each period.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetSamplesResponse {
+    #[prost(message, optional, tag = "1")]
+    pub period: ::core::option::Option<::prost_types::Duration>,
+    /// When the last one ended; absent: there is none yet.
+    #[prost(message, optional, tag = "2")]
+    pub ended_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// In the period.
+    #[prost(int64, repeated, tag = "3")]
+    pub grants: ::prost::alloc::vec::Vec<i64>,
+    #[prost(int64, repeated, tag = "4")]
+    pub renewals: ::prost::alloc::vec::Vec<i64>,
+    /// At its end.
+    #[prost(int64, repeated, tag = "5")]
+    pub waiters: ::prost::alloc::vec::Vec<i64>,
+    /// The database's answers to batches of acquires in the period, in microseconds, rounded up to a bound of the histogram; 0: there was none.
+    #[prost(int64, repeated, tag = "6")]
+    pub latency_p50_us: ::prost::alloc::vec::Vec<i64>,
+    #[prost(int64, repeated, tag = "7")]
+    pub latency_p99_us: ::prost::alloc::vec::Vec<i64>,
+}
+/// Generated client implementations.
+pub mod console_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// What people look at: queues, history, failing reaps, audit, daemons. The daemon's console stands on it. Nothing here changes
+    /// anything. Lists show what the caller may read.
+    #[derive(Debug, Clone)]
+    pub struct ConsoleServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> ConsoleServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> ConsoleServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            ConsoleServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Who the caller is, and what it may do where. Needs no right.
+        pub async fn get_session(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetSessionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ConsoleService/GetSession",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ConsoleService", "GetSession"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Each namespace in which something is held or waited for, with counts.
+        pub async fn list_namespaces(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListNamespacesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ConsoleService/ListNamespaces",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("leasehold.v1.ConsoleService", "ListNamespaces"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// A scope in words, and what to do about it.
+        pub async fn explain(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExplainRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExplainResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ConsoleService/Explain",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ConsoleService", "Explain"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Waiters in the order of their scopes and of their coming; `position` is their place.
+        pub async fn list_queue(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListQueueResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ConsoleService/ListQueue",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ConsoleService", "ListQueue"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Holders that wait for another scope, at most 1,000: those that what is asked for leads to, in either direction. A holder and a waiter are the same
+        /// where their lease key is; their names prove nothing. Shared holds are left out: another of their holders may make room. Looked at are the first 20,000 waiters; of what is held the scopes that they wait for, so that every
+        /// circle among them is found, and the first 20,000 scopes.
+        pub async fn list_waits(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListWaitsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ConsoleService/ListWaits",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ConsoleService", "ListWaits"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Holds that have ended, the newest first: with a key those of one scope. Kept where the policy says history. Where a daemon has several
+        /// databases, all of one come before those of the next.
+        pub async fn list_history(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListHistoryResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ConsoleService/ListHistory",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ConsoleService", "ListHistory"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Expired leases whose reap failed.
+        pub async fn list_failures(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListFailuresResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ConsoleService/ListFailures",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ConsoleService", "ListFailures"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// What administrators did, and what was denied, the newest first. Needs the right admin.
+        pub async fn list_audit(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAuditResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ConsoleService/ListAudit",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ConsoleService", "ListAudit"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Schedules in the order of their names, each with its last tick, what runs, and its ticks about now.
+        pub async fn list_schedule_days(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListScheduleDaysResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ConsoleService/ListScheduleDays",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("leasehold.v1.ConsoleService", "ListScheduleDays"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Needs the right read somewhere, as GetDatabase and GetSamples do.
+        pub async fn list_daemons(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListDaemonsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ConsoleService/ListDaemons",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ConsoleService", "ListDaemons"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn get_database(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetDatabaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetDatabaseResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ConsoleService/GetDatabase",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ConsoleService", "GetDatabase"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The last hour of the daemon that answers.
+        pub async fn get_samples(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetSamplesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetSamplesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasehold.v1.ConsoleService/GetSamples",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasehold.v1.ConsoleService", "GetSamples"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}

@@ -5,6 +5,7 @@ mod errors;
 mod hand_over;
 mod kit;
 mod leaders;
+mod look;
 mod loss;
 mod priorities;
 mod releases;
@@ -74,6 +75,7 @@ async fn main() {
         errors::CASES,
         hand_over::CASES,
         leaders::CASES,
+        look::CASES,
         loss::CASES,
         priorities::CASES,
         releases::CASES,
