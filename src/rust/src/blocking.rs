@@ -23,6 +23,7 @@ use crate::lease::Lease;
 use crate::release::Outcome;
 use crate::request::LeaseBuilder;
 use crate::together::{Leases, LeasesBuilder, Scope};
+use crate::watch::{Event, Watch};
 
 /// A [`crate::Client`] whose calls block the thread.
 #[derive(Clone, Debug)]
@@ -78,6 +79,22 @@ impl Client {
     /// [`crate::Client::explain`]
     pub fn explain(&self, namespace: &str, key: &str) -> Result<Explanation, Error> {
         self.block_on(self.client.explain(namespace, key))
+    }
+
+    /// [`crate::Client::watch`]
+    pub fn watch(&self, namespace: &str) -> Watch {
+        self.client.watch(namespace)
+    }
+
+    /// The events of a watch, each [`Watch::next`]; the last is the error that ends it.
+    pub fn events(&self, mut watch: Watch) -> impl Iterator<Item = Result<Event, Error>> + use<> {
+        let client = self.clone();
+        let mut is_over = false;
+        std::iter::from_fn(move || {
+            let event = (!is_over).then(|| client.block_on(watch.next()));
+            is_over = !matches!(event, Some(Ok(_)));
+            event
+        })
     }
 
     /// [`crate::Client::ask_hand_over`]

@@ -6,6 +6,8 @@ use crate::bounds::{check_key, check_namespace};
 use crate::client::Client;
 use crate::error::Error;
 use crate::request::Ref;
+use crate::rpc::{Rpc, scope_of, some_time};
+use crate::v1::ExplainRequest;
 
 /// What is to be said of a scope. Of several shared holders the oldest is told of.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,5 +101,31 @@ impl Client {
         let scope = Ref { namespace: namespace.into(), key: key.into(), lease_key: String::new() };
         let core = self.core().clone();
         self.run(async move { core.answer("Explain", &scope, &None, || core.transport.explain(&scope)).await }).await
+    }
+}
+
+impl Rpc {
+    async fn explain(&self, scope: &Ref) -> Result<Explanation, Error> {
+        let at = self.pick().0;
+        let mut stub = self.consoles[at].clone();
+        let found = self.call(at, scope, self.patience, stub.explain(ExplainRequest { scope: Some(scope_of(scope)) })).await?;
+        Ok(Explanation {
+            state: State::of(&found.state),
+            advice: found.advice,
+            liveness: Liveness::of(&found.liveness),
+            holder: found.holder,
+            principal: found.principal,
+            token: found.token,
+            units: found.units as u32,
+            holders: found.holders as u32,
+            waiters: found.waiters as u32,
+            first_waiter: found.first_waiter,
+            since: some_time(found.since),
+            heartbeats: found.heartbeats as u64,
+            last_heartbeat_at: some_time(found.last_heartbeat_at),
+            expires_at: some_time(found.expires_at),
+            rests_until: some_time(found.rests_until),
+            policy: found.policy,
+        })
     }
 }

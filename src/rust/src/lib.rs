@@ -18,6 +18,7 @@ mod rpc;
 mod ticks;
 mod together;
 mod transport;
+mod watch;
 #[allow(clippy::all, missing_debug_implementations)]
 mod v1 {
     include!("proto/leasehold.v1.rs");
@@ -41,3 +42,4 @@ pub use ticks::{Tick, Ticks};
 pub use together::{Leases, LeasesBuilder, Scope};
 #[cfg(feature = "tls")]
 pub use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+pub use watch::{Event, EventKind, Holder, Watch};

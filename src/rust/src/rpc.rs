@@ -15,7 +15,6 @@ use tonic::{Code, Status};
 use crate::client::{Client, RETRY_AFTER, Settings};
 use crate::clock::now;
 use crate::error::{Error, Held, InvalidArgument, Lost, Reason, RetryReason, Unavailable};
-use crate::explain::{Explanation, Liveness, State};
 use crate::google_rpc;
 use crate::hand_over::HandOver;
 use crate::hold::{Holding, Said};
@@ -36,17 +35,17 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 /// The longest wait of one request for a tick; it shows that the server lives.
 const CLAIM_WAIT: Duration = Duration::from_secs(10);
 
-type Stub = LeaseServiceClient<InterceptedService<Channel, Bearer>>;
+pub(crate) type Stub = LeaseServiceClient<InterceptedService<Channel, Bearer>>;
 type ScheduleStub = ScheduleServiceClient<InterceptedService<Channel, Bearer>>;
-type ConsoleStub = ConsoleServiceClient<InterceptedService<Channel, Bearer>>;
+pub(crate) type ConsoleStub = ConsoleServiceClient<InterceptedService<Channel, Bearer>>;
 
 pub(crate) struct Rpc {
     servers: Vec<Stub>,
     /// On the same connections.
     schedules: Vec<ScheduleStub>,
-    consoles: Vec<ConsoleStub>,
+    pub consoles: Vec<ConsoleStub>,
     current: AtomicUsize,
-    patience: Duration,
+    pub patience: Duration,
 }
 
 /// Options of a client; [`Client::builder`] makes it.
@@ -175,7 +174,7 @@ impl Builder {
 
 /// The bearer token of each call.
 #[derive(Clone)]
-struct Bearer(Option<PathBuf>);
+pub(crate) struct Bearer(Option<PathBuf>);
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
@@ -221,7 +220,7 @@ fn words_of(error: &dyn std::error::Error) -> String {
 }
 
 impl Rpc {
-    fn pick(&self) -> (usize, Stub) {
+    pub fn pick(&self) -> (usize, Stub) {
         let at = self.current.load(Ordering::Relaxed);
         (at, self.servers[at].clone())
     }
@@ -249,7 +248,7 @@ impl Rpc {
     }
 
     /// One call that is answered at once.
-    async fn call<T>(
+    pub async fn call<T>(
         &self,
         at: usize,
         scope: &Ref,
@@ -352,7 +351,7 @@ impl Rpc {
     }
 
     /// The next event of a stream.
-    async fn event<T>(&self, at: usize, scope: &Ref, limit: Duration, stream: &mut tonic::Streaming<T>) -> Result<T, Error> {
+    pub async fn event<T>(&self, at: usize, scope: &Ref, limit: Duration, stream: &mut tonic::Streaming<T>) -> Result<T, Error> {
         match tokio::time::timeout(limit, stream.message()).await {
             Ok(Ok(Some(event))) => Ok(event),
             Ok(Ok(None)) => Err(self.left(at, Error::unavailable(RetryReason::Unknown, "the server ended the call without an answer"))),
@@ -389,31 +388,6 @@ impl Rpc {
         let request = v1::DowngradeRequest { lease: Some(lease_ref(scope)), units: units as i32 };
         let answer = self.call(at, scope, patience, stub.downgrade(request)).await?;
         Ok(grant_of(&answer.lease.unwrap_or_default(), sent + duration_of(answer.waited)))
-    }
-
-    pub async fn explain(&self, scope: &Ref) -> Result<Explanation, Error> {
-        let at = self.pick().0;
-        let mut stub = self.consoles[at].clone();
-        let found = self.call(at, scope, self.patience, stub.explain(v1::ExplainRequest { scope: Some(scope_of(scope)) })).await?;
-        let time = |at: Option<prost_types::Timestamp>| at.is_some().then(|| time_of(&at));
-        Ok(Explanation {
-            state: State::of(&found.state),
-            advice: found.advice,
-            liveness: Liveness::of(&found.liveness),
-            holder: found.holder,
-            principal: found.principal,
-            token: found.token,
-            units: found.units as u32,
-            holders: found.holders as u32,
-            waiters: found.waiters as u32,
-            first_waiter: found.first_waiter,
-            since: time(found.since),
-            heartbeats: found.heartbeats as u64,
-            last_heartbeat_at: time(found.last_heartbeat_at),
-            expires_at: time(found.expires_at),
-            rests_until: time(found.rests_until),
-            policy: found.policy,
-        })
     }
 
     /// A request for each holder.
@@ -488,7 +462,7 @@ fn released(scope: &Ref, result: v1::ReleaseResult) -> Result<(), Error> {
     }
 }
 
-fn scope_of(scope: &Ref) -> v1::Scope {
+pub(crate) fn scope_of(scope: &Ref) -> v1::Scope {
     v1::Scope { namespace: segments(&scope.namespace), key: scope.key.clone() }
 }
 
@@ -555,6 +529,10 @@ pub(crate) fn reason_of(reason: v1::EndReason) -> Reason {
 /// Nanoseconds since 1970.
 fn nanos(at: &Option<prost_types::Timestamp>) -> i128 {
     at.as_ref().map_or(0, |at| at.seconds as i128 * 1_000_000_000 + at.nanos as i128)
+}
+
+pub(crate) fn some_time(at: Option<prost_types::Timestamp>) -> Option<SystemTime> {
+    at.is_some().then(|| time_of(&at))
 }
 
 fn time_of(at: &Option<prost_types::Timestamp>) -> SystemTime {
