@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 
+use crate::change::Teller;
 use crate::clock::now;
 use crate::error::{Error, Reason};
 use crate::lease::{Cell, Lease};
@@ -69,6 +70,7 @@ pub(crate) struct Core {
     pub transport: Rpc,
     pub settings: Settings,
     pub handle: Handle,
+    pub teller: Arc<Teller>,
     state: Mutex<State>,
     kick: Notify,
     closing: watch::Sender<bool>,
@@ -111,6 +113,7 @@ impl Client {
             transport,
             settings,
             handle: runtime.handle().clone(),
+            teller: Teller::new(runtime.handle().clone()),
             state: Mutex::new(state),
             kick: Notify::new(),
             closing: watch::Sender::new(false),
@@ -221,6 +224,7 @@ impl Core {
             cell.lose(Reason::Closed, "");
             return Err(Error::Closed);
         }
+        cell.set_granted();
         state.next_id += 1;
         let id = state.next_id;
         state.leases.insert(id, cell.clone());
@@ -244,6 +248,7 @@ impl Core {
             let _ = tokio::time::timeout(self.settings.flush, sent.changed()).await;
         }
         self.abandon_releases();
+        self.teller.call_all();
     }
 
     /// Tells holders whose time is over, sends a request if one is due, and says when to look again.

@@ -74,7 +74,7 @@ impl Core {
     /// Tells the holder of each request once, though renewals and a stream have it again and again.
     pub fn tell_asked(&self, cell: &Cell, request: HandOver) {
         if let Some(tell) = cell.on_asked.clone().filter(|_| cell.is_new(&request)) {
-            self.handle.spawn(async move { tell(request) });
+            self.teller.later(move || tell(request));
         }
     }
 

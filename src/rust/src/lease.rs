@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 use crate::bounds::check_units;
+use crate::change::{Change, ChangeKind, OnChange, Teller};
 use crate::client::{Client, Core, RETRY_AFTER};
 use crate::clock::now;
 use crate::error::{Error, Lost, Reason};
@@ -32,6 +33,8 @@ pub(crate) struct Cell {
     pub duration: Duration,
     pub strategy: Option<Strategy>,
     pub on_asked: Option<OnAsked>,
+    on_change: Option<OnChange>,
+    teller: Arc<Teller>,
     state: Mutex<State>,
     over: watch::Sender<bool>,
     /// A stream renews it.
@@ -50,6 +53,8 @@ struct State {
     next: Duration,
     /// Why the last renewal failed.
     trouble: String,
+    /// The program has it.
+    is_granted: bool,
     lost: Option<Lost>,
     is_released: bool,
     /// Being released: renewed no more.
@@ -86,7 +91,7 @@ impl State {
 }
 
 impl Cell {
-    fn new(request: &Request, grant: Grant) -> Cell {
+    fn new(request: &Request, grant: Grant, teller: &Arc<Teller>) -> Cell {
         let mut state = State {
             token: 0,
             units: 0,
@@ -96,6 +101,7 @@ impl Cell {
             margin: Duration::ZERO,
             next: Duration::ZERO,
             trouble: String::new(),
+            is_granted: false,
             lost: None,
             is_released: false,
             ends: false,
@@ -109,6 +115,8 @@ impl Cell {
             duration: request.duration,
             strategy: request.strategy.clone(),
             on_asked: request.on_asked.clone(),
+            on_change: request.on_change.clone(),
+            teller: teller.clone(),
             state: Mutex::new(state),
             over: watch::Sender::new(false),
             is_streaming: request.while_connected,
@@ -132,7 +140,9 @@ impl Cell {
     fn lose_in(&self, state: &mut State, reason: Reason, message: &str) {
         if state.is_held() {
             let (namespace, key) = (self.scope.namespace.clone(), self.scope.key.clone());
-            state.lost = Some(Lost { namespace, key, reason, message: message.into() });
+            let lost = Lost { namespace, key, reason, message: message.into() };
+            self.tell(state, ChangeKind::Lost(lost.clone()));
+            state.lost = Some(lost);
             self.over.send_replace(true);
         }
     }
@@ -141,10 +151,25 @@ impl Cell {
         self.lose_in(&mut self.state(), reason, message);
     }
 
+    /// Later, in the order of its changes: the caller has the state.
+    fn tell(&self, state: &State, kind: ChangeKind) {
+        if let Some(tell) = self.on_change.clone().filter(|_| state.is_granted) {
+            let change = Change { namespace: self.scope.namespace.clone(), key: self.scope.key.clone(), token: state.token, kind };
+            self.teller.later(move || tell(change));
+        }
+    }
+
+    pub fn set_granted(&self) {
+        let mut state = self.state.lock().expect("no code panics under this lock");
+        state.is_granted = true;
+        self.tell(&state, ChangeKind::Granted);
+    }
+
     pub fn set_released(&self) {
         let mut state = self.state();
         if state.is_held() {
             state.is_released = true;
+            self.tell(&state, ChangeKind::Released);
             self.over.send_replace(true);
         }
     }
@@ -181,6 +206,7 @@ impl Cell {
         let mut state = self.state();
         if state.is_held() && deadline >= state.deadline {
             (state.deadline, state.is_final) = (deadline, is_final);
+            self.tell(&state, ChangeKind::Renewed);
         }
     }
 
@@ -199,6 +225,7 @@ impl Cell {
                 (state.deadline, state.is_final) = (sent + *remaining, *is_final);
                 state.next = sent + self.duration / 3;
                 state.trouble.clear();
+                self.tell(&state, ChangeKind::Renewed);
             }
             Beat::Lost { reason, message } if !state.ends => self.lose_in(&mut state, *reason, message),
             Beat::Lost { .. } => {}
@@ -278,7 +305,7 @@ impl Lease {
         if let Some(claimed) = &claimed {
             request.scope.key.clone_from(&claimed.key);
         }
-        let cell = Arc::new(Cell::new(&request, grant));
+        let cell = Arc::new(Cell::new(&request, grant, &client.core().teller));
         client.core().add(&cell)?;
         if let Some(holding) = holding {
             let (core, its) = (client.core().clone(), cell.clone());

@@ -3,6 +3,7 @@
 
 pub mod blocking;
 mod bounds;
+mod change;
 mod client;
 mod clock;
 mod declared;
@@ -28,6 +29,7 @@ mod google_rpc {
     include!("proto/google.rpc.rs");
 }
 
+pub use change::{Change, ChangeKind};
 pub use client::Client;
 pub use declared::Declared;
 pub use error::{Error, Held, InvalidArgument, Lost, Reason, RetryReason, Unavailable, scope_name};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bounds::{check_key, check_labels, check_namespace, check_owner, check_priority, check_units};
+use crate::change::{Change, OnChange};
 use crate::client::Client;
 use crate::error::{Error, Reason};
 use crate::hand_over::{HandOver, OnAsked};
@@ -43,6 +44,7 @@ pub(crate) struct Request {
     /// While it waits, each holder that it waits behind.
     pub ask_hand_over: bool,
     pub on_asked: Option<OnAsked>,
+    pub on_change: Option<OnChange>,
     pub labels: BTreeMap<String, String>,
     pub strategy: Option<Strategy>,
     pub is_shared: bool,
@@ -79,6 +81,7 @@ impl LeaseBuilder {
             priority: 0,
             ask_hand_over: false,
             on_asked: None,
+            on_change: None,
             labels: BTreeMap::new(),
             strategy: None,
             is_shared: false,
@@ -174,6 +177,13 @@ impl LeaseBuilder {
     /// releases the lease, or calls [`Lease::refuse_hand_over`]; or it does nothing.
     pub fn on_asked(mut self, tell: impl Fn(HandOver) + Send + Sync + 'static) -> Self {
         self.request.on_asked = Some(Arc::new(tell));
+        self
+    }
+
+    /// Is told of the lease's grant, of each renewal, and of its release or loss, each once and in this order. It runs in the client's thread and must
+    /// not block; what it says may be late, so work is stopped by [`Lease::run`] or [`Lease::lost`].
+    pub fn on_change(mut self, tell: impl Fn(Change) + Send + Sync + 'static) -> Self {
+        self.request.on_change = Some(Arc::new(tell));
         self
     }
 

@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::change::Change;
 use crate::client::Client;
 use crate::error::{Error, scope_name};
 use crate::hand_over::HandOver;
@@ -99,6 +100,12 @@ impl Ticks {
     /// Is told once of each request to hand a tick over: [`LeaseBuilder::on_asked`].
     pub fn on_asked(mut self, tell: impl Fn(HandOver) + Send + Sync + 'static) -> Self {
         self.lease = self.lease.on_asked(tell);
+        self
+    }
+
+    /// Is told of each tick's lease: [`LeaseBuilder::on_change`].
+    pub fn on_change(mut self, tell: impl Fn(Change) + Send + Sync + 'static) -> Self {
+        self.lease = self.lease.on_change(tell);
         self
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::change::Change;
 use crate::client::Client;
 use crate::error::{Error, Lost};
 use crate::hand_over::HandOver;
@@ -159,6 +160,12 @@ impl LeasesBuilder {
     /// [`LeaseBuilder::on_asked`], of each.
     pub fn on_asked(mut self, tell: impl Fn(HandOver) + Send + Sync + 'static) -> Self {
         self.lease = self.lease.on_asked(tell);
+        self
+    }
+
+    /// [`LeaseBuilder::on_change`], of each.
+    pub fn on_change(mut self, tell: impl Fn(Change) + Send + Sync + 'static) -> Self {
+        self.lease = self.lease.on_change(tell);
         self
     }
 

@@ -1,5 +1,6 @@
 //! The cases of tests/clients/cases.json, which says what each is about: cases TRANSPORT [PART OF A NAME]
 
+mod callbacks;
 mod cases;
 mod errors;
 mod hand_over;
@@ -71,6 +72,7 @@ async fn main() {
     let on = std::env::args().nth(1).expect("a transport");
     let part = std::env::args().nth(2).unwrap_or_default();
     let all = [
+        callbacks::CASES,
         cases::CASES,
         errors::CASES,
         hand_over::CASES,

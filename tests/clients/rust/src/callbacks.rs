@@ -1,0 +1,88 @@
+//! What callbacks tell.
+
+use std::sync::{Arc, Mutex};
+
+use leasehold::{Change, ChangeKind, Error, Reason};
+
+use crate::case;
+use crate::kit::*;
+
+/// What was told, in words.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    fn hear(&self) -> impl Fn(Change) + Send + Sync + 'static {
+        let its = self.clone();
+        move |change| {
+            let what = match change.kind {
+                ChangeKind::Granted => "granted".into(),
+                ChangeKind::Renewed => "renewed".into(),
+                ChangeKind::Released => "released".into(),
+                ChangeKind::Lost(lost) => lost.reason.to_string(),
+                other => format!("{other:?}"),
+            };
+            its.0.lock().expect("words").push(format!("{what} {}", change.token));
+            if what == "renewed" || what == "closed" {
+                std::panic::resume_unwind(Box::new("a callback that panics hurts nobody")); // without a message
+            }
+        }
+    }
+
+    fn count(&self, what: &str) -> usize {
+        self.0.lock().expect("words").iter().filter(|each| each.starts_with(what)).count()
+    }
+
+    /// All, with one for several renewals in a row.
+    fn all(&self) -> Vec<String> {
+        let mut all = self.0.lock().expect("words").clone();
+        all.dedup();
+        all
+    }
+}
+
+pub const CASES: &[crate::Case] = &[
+    case!(callbacks_tell_of_a_lease, "grpc", s => {
+        let (client, told) = (s.client(), Told::default());
+        let lease = || s.lease(&client).duration(seconds(3)).on_change(told.hear());
+        let first = lease().acquire().await.expect("the lease");
+        assert!(matches!(lease().acquire().await, Err(Error::Held(_)))); // of which nothing is told
+        until("two renewals", || told.count("renewed") >= 2).await;
+        first.release().await.expect("the release");
+        until("the release", || told.count("released") == 1).await;
+        first.release().await.expect("the release");
+        let second = lease().acquire().await.expect("the lease");
+        until("a renewal", || told.count(&format!("renewed {}", second.token())) >= 1).await;
+        s.force();
+        assert_eq!(lost(&second).await.reason, Reason::Forced);
+        drop(second.release().await);
+        let token = second.token();
+        drop(second);
+        let mut expected: Vec<_> = ["granted", "renewed", "released"].iter().map(|what| format!("{what} {}", first.token())).collect();
+        expected.extend(["granted", "renewed", "forced"].iter().map(|what| format!("{what} {token}")));
+        until("the loss", || told.count("forced") == 1).await;
+        assert_eq!(told.all(), expected);
+    }),
+    case!(callbacks_have_told_all_when_the_client_is_closed, "", s => {
+        for i in 0..100 {
+            let (client, told) = (s.client(), Told::default());
+            let lease = client.lease("cases", &format!("{} {i}", s.key)).on_change(told.hear()).acquire().await.expect("the lease");
+            within_a_minute("the end", client.close()).await;
+            assert_eq!(told.all(), ["granted", "closed"].map(|what| format!("{what} {}", lease.token())));
+        }
+    }),
+    case!(callbacks_tell_of_leaders_and_of_several, "", s => {
+        let (client, told) = (s.client(), Told::default());
+        let leader = s.lease(&client).duration(seconds(3)).on_change(told.hear()).while_connected().acquire().await.expect("the lease");
+        until("two renewals", || told.count("renewed") >= 2).await;
+        let token = leader.token();
+        drop(leader);
+        until("the release", || told.count("released") == 1).await;
+        assert_eq!(told.all(), ["granted", "renewed", "released"].map(|what| format!("{what} {token}")));
+        let told = Told::default();
+        let all = client.leases([("cases", "one"), ("cases", "two")].map(|(at, key)| (at, format!("{} {key}", s.key)))).on_change(told.hear());
+        all.acquire().await.expect("the leases").release().await.expect("the release");
+        until("the releases", || told.count("released") == 2).await;
+        assert_eq!((told.count("granted"), told.all().len()), (2, 4));
+    }),
+];
