@@ -340,8 +340,8 @@ impl Lease {
         self.cell.state().slots.clone()
     }
 
-    /// How long work under the lease may still take, if it is not renewed again: until a fifth of the duration before the deadline. A
-    /// call's own limit is this: `request.set_timeout(lease.remaining())`.
+    /// How long work under the lease may still take, if it is not renewed again: until a fifth of the duration before the deadline.
+    /// [`crate::Deadline`] makes it the limit of gRPC calls.
     pub fn remaining(&self) -> Duration {
         self.cell.remaining()
     }

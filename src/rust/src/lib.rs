@@ -6,6 +6,7 @@ mod bounds;
 mod change;
 mod client;
 mod clock;
+mod deadline;
 mod declared;
 mod error;
 mod explain;
@@ -31,6 +32,7 @@ mod google_rpc {
 
 pub use change::{Change, ChangeKind};
 pub use client::Client;
+pub use deadline::{Deadline, remaining};
 pub use declared::Declared;
 pub use error::{Error, Held, InvalidArgument, Lost, Reason, RetryReason, Unavailable, scope_name};
 pub use explain::{Explanation, Liveness, State};

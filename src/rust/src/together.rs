@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::change::Change;
 use crate::client::Client;
+use crate::deadline::within;
 use crate::error::{Error, Lost};
 use crate::hand_over::HandOver;
 use crate::lease::Lease;
@@ -203,7 +204,7 @@ pub(crate) async fn lost(leases: &[Lease]) -> Lost {
 
 /// Runs work until it ends or one of the leases is lost.
 pub(crate) async fn run_under<F: Future>(leases: &[Lease], work: F) -> Result<F::Output, Lost> {
-    let (mut work, mut lost) = (pin!(work), pin!(lost(leases)));
+    let (mut work, mut lost) = (pin!(within(leases, work)), pin!(lost(leases)));
     std::future::poll_fn(|context| match lost.as_mut().poll(context) {
         Poll::Ready(lost) => Poll::Ready(Err(lost)),
         Poll::Pending => work.as_mut().poll(context).map(Ok),

@@ -2,6 +2,7 @@
 
 mod callbacks;
 mod cases;
+mod deadlines;
 mod errors;
 mod hand_over;
 mod kit;
@@ -74,6 +75,7 @@ async fn main() {
     let all = [
         callbacks::CASES,
         cases::CASES,
+        deadlines::CASES,
         errors::CASES,
         hand_over::CASES,
         leaders::CASES,
