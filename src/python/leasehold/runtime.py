@@ -154,7 +154,7 @@ class Tasks:
         return asyncio.get_running_loop().create_task(coroutine, name=name)
 
     async def join(self, spawned: asyncio.Task[None], seconds: float) -> None:
-        if spawned is not asyncio.current_task():
+        if spawned is not asyncio.current_task() and not spawned.done():  # of a loop that has ended, all are
             await asyncio.wait([spawned], timeout=seconds)
             spawned.cancel()
             await asyncio.wait([spawned])
