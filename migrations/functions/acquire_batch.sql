@@ -150,8 +150,8 @@ begin
                where s.namespace = p_namespace[1] and s.key = p_key[1] and not s.queued and exists (select from placed))
             select 1, 'queued', null::bigint, null::timestamptz, null::bigint, null::bigint, null::bigint, null::integer,
                    row(1, 'queued', p.ticket,
-                       cardinality(leasehold_internal.live_tickets(
-                                     p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_found.now), v_found.now)),
+                       leasehold_internal.count_before_last(
+                                     p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_found.now), v_found.now),
                        f.expires_in_us, f.suspected_in_us, null, null, null, {{lease.columns f}}, null, 'exclusive', 0, null,
                        case when (v_found.rules).capacity is not null then 0 end, 1)::leasehold_internal.answer
               from placed p, leasehold_internal.lease_facts(v_found.scope, v_found.rules, v_found.life, v_found.now) f;

@@ -3,13 +3,12 @@ create or replace function leasehold_internal.prefixes(p_namespace text) returns
 language plpgsql immutable strict parallel safe
 as $$
 declare
-  v_segment text;
-  v_prefix text;
-  v_prefixes text[] := '{""}';
+  v_prefixes text[] := array['', p_namespace];
+  v_dot integer := strpos(p_namespace, '.');
 begin
-  foreach v_segment in array string_to_array(p_namespace, '.') loop
-    v_prefix := concat_ws('.', v_prefix, v_segment);
-    v_prefixes := v_prefixes || v_prefix;
+  while v_dot > 0 loop
+    v_prefixes := v_prefixes || left(p_namespace, v_dot - 1);
+    v_dot := nullif(strpos(substr(p_namespace, v_dot + 1), '.'), 0) + v_dot;
   end loop;
   return v_prefixes;
 end

@@ -208,6 +208,24 @@ begin
 end
 $$;
 
+-- How many are before one that comes now and has no priority, up to 1,000: all of them. Locks nothing.
+create or replace function leasehold_internal.count_before_last(p_namespace text, p_key text, p_live uuid[], p_now timestamptz) returns integer
+language plpgsql stable
+as $$
+begin
+  return (
+    select count(*)
+      from (select
+              from leasehold.waiter w
+             where w.namespace = p_namespace and w.key = p_key
+               and w.away_until is null
+               and (w.wait_until is null or w.wait_until > p_now)
+               and (w.coordinator is null or w.coordinator = any (p_live))
+             order by w.namespace, w.key, w.ticket
+             limit 1000) w);
+end
+$$;
+
 -- The same where anybody has a priority: of those who are before one that comes now with a priority and its `at`, or of all. Whoever stands behind
 -- one of its own priority that came later by the clock counts as that one. Locks nothing.
 create or replace function leasehold_internal.tickets_by_priority(

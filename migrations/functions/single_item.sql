@@ -112,7 +112,7 @@ begin
          set check_at = v_found.now + interval '1 s'
        where s.namespace = p_namespace and s.key = p_key and s.check_at > v_found.now + interval '1 s' and exists (select from placed))
     select 1, 'queued', p.ticket,
-           cardinality(leasehold_internal.live_tickets(p_namespace, p_key, leasehold_internal.live_coordinators(v_found.now), v_found.now)),
+           leasehold_internal.count_before_last(p_namespace, p_key, leasehold_internal.live_coordinators(v_found.now), v_found.now),
            case when not v_found.is_known then v_facts.expires_in_us
                 when not f.is_manual then leasehold_internal.to_us(v_found.deadline - v_found.now) end,
            case when not v_found.is_known then v_facts.suspected_in_us
