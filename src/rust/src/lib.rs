@@ -6,6 +6,7 @@ mod bounds;
 mod change;
 mod client;
 mod clock;
+mod connect;
 mod deadline;
 mod declared;
 mod error;
@@ -17,6 +18,7 @@ mod release;
 mod request;
 mod retry;
 mod rpc;
+mod status;
 mod ticks;
 mod together;
 mod transport;
@@ -32,6 +34,7 @@ mod google_rpc {
 
 pub use change::{Change, ChangeKind};
 pub use client::Client;
+pub use connect::Builder;
 pub use deadline::{Deadline, remaining};
 pub use declared::Declared;
 pub use error::{Error, Held, InvalidArgument, Lost, Reason, RetryReason, Unavailable, scope_name};
@@ -41,7 +44,6 @@ pub use lease::Lease;
 pub use release::Outcome;
 pub use request::{FOREVER, LeaseBuilder};
 pub use retry::{Retry, RetryStep, Strategy, best_effort, controlled_backoff, fail_fast};
-pub use rpc::Builder;
 pub use ticks::{Tick, Ticks};
 pub use together::{Leases, LeasesBuilder, Scope};
 #[cfg(feature = "tls")]

@@ -1,26 +1,22 @@
 //! Daemons, over gRPC. Each address has a connection of its own: a call that is not answered in time, or fails, makes the next call use the
 //! next address. Each call is one try; an error that is `Unavailable` says that another may succeed.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use prost::Message;
-use tonic::service::Interceptor;
+use tonic::Status;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Status};
+use tonic::transport::Channel;
 
-use crate::client::{Client, RETRY_AFTER, Settings};
+use crate::client::RETRY_AFTER;
 use crate::clock::now;
-use crate::error::{Error, Held, InvalidArgument, Lost, Reason, RetryReason, Unavailable};
-use crate::google_rpc;
+use crate::connect::Bearer;
+use crate::error::{Error, InvalidArgument, Lost, Reason, RetryReason};
 use crate::hand_over::HandOver;
 use crate::hold::{Holding, Said};
 use crate::release::Outcome;
 use crate::request::{FOREVER, Ref, Request};
-use crate::retry::{RetryStep, Strategy};
+use crate::status::from_status;
 use crate::ticks::Claimed;
 use crate::together::Scope;
 use crate::transport::{Beat, Ending, Grant};
@@ -35,9 +31,10 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 /// The longest wait of one request for a tick; it shows that the server lives.
 const CLAIM_WAIT: Duration = Duration::from_secs(10);
 
-pub(crate) type Stub = LeaseServiceClient<InterceptedService<Channel, Bearer>>;
-type ScheduleStub = ScheduleServiceClient<InterceptedService<Channel, Bearer>>;
-pub(crate) type ConsoleStub = ConsoleServiceClient<InterceptedService<Channel, Bearer>>;
+pub(crate) type Wire = InterceptedService<Channel, Bearer>;
+pub(crate) type Stub = LeaseServiceClient<Wire>;
+type ScheduleStub = ScheduleServiceClient<Wire>;
+pub(crate) type ConsoleStub = ConsoleServiceClient<Wire>;
 
 pub(crate) struct Rpc {
     servers: Vec<Stub>,
@@ -48,178 +45,17 @@ pub(crate) struct Rpc {
     pub patience: Duration,
 }
 
-/// Options of a client; [`Client::builder`] makes it.
-#[derive(Default)]
-pub struct Builder {
-    settings: Settings,
-    token_file: Option<PathBuf>,
-    #[cfg(feature = "tls")]
-    tls: Option<tonic::transport::ClientTlsConfig>,
-}
-
-impl std::fmt::Debug for Builder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Builder").field("token_file", &self.token_file).finish_non_exhaustive()
-    }
-}
-
-impl Client {
-    /// A client of one or more daemons: `host:port` or `unix:PATH`, or several separated by commas. An empty target is `LEASEHOLD_SERVER` of
-    /// the environment, or 127.0.0.1:7420. It does not wait for a connection.
-    pub fn connect(target: &str) -> Result<Client, Error> {
-        Client::builder().connect(target)
-    }
-
-    /// For a client with options.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-}
-
-impl Builder {
-    /// How long one server may stay silent before the next address is tried, and how long an acquire goes on without any server, after its wait
-    /// has passed; 5 s by default. Renewals have less: a sixth of the duration.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.settings.patience = patience;
-        self
-    }
-
-    /// How long [`Client::close`] sends what dropped leases left; 5 s by default. What is not sent by then ends by its deadline.
-    pub fn flush_timeout(mut self, time: Duration) -> Self {
-        self.settings.flush = time;
-        self
-    }
-
-    /// Sends the bearer token in this file with each call. The file is read each time, so that it can be replaced. A token is sent over TLS,
-    /// unix sockets and loopback only: another address is refused.
-    pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.token_file = Some(path.into());
-        self
-    }
-
-    /// Encrypts the connections to daemons.
-    #[cfg(feature = "tls")]
-    pub fn tls(mut self, config: tonic::transport::ClientTlsConfig) -> Self {
-        self.tls = Some(config);
-        self
-    }
-
-    /// Decides about the retries of the client. Without one it retries what is unavailable after 100 ms.
-    pub fn strategy(mut self, strategy: Strategy) -> Self {
-        self.settings.strategy = Some(strategy);
-        self
-    }
-
-    /// Gets each retry and each refusal.
-    pub fn retry_log(mut self, log: impl Fn(&RetryStep) + Send + Sync + 'static) -> Self {
-        self.settings.retry_log = Some(Arc::new(log));
-        self
-    }
-
-    /// Gets the few sentences for the operator, which otherwise go to stderr.
-    pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.settings.log = Arc::new(log);
-        self
-    }
-
-    /// The name of the client's thread; "leasehold" by default.
-    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
-        self.settings.thread_name = name.into();
-        self
-    }
-
-    /// [`Client::connect`] with these options.
-    pub fn connect(self, target: &str) -> Result<Client, Error> {
-        let named = std::env::var("LEASEHOLD_SERVER").unwrap_or_default();
-        let target = [target, &named, "127.0.0.1:7420"].into_iter().find(|each| !each.is_empty()).unwrap_or_default().to_string();
-        let addresses: Vec<String> = target.trim_start_matches("ipv4:").split(',').map(|each| each.trim().to_string()).collect();
-        Client::start(self.settings, |settings| {
-            let bearer = Bearer(self.token_file.clone());
-            #[cfg(feature = "tls")]
-            let tls = self.tls.as_ref();
-            #[cfg(not(feature = "tls"))]
-            let tls: Option<&()> = None;
-            let (mut servers, mut schedules, mut consoles) = (vec![], vec![], vec![]);
-            for address in &addresses {
-                let refuse = |bound: &str, why: String| {
-                    Error::InvalidArgument(InvalidArgument {
-                        field: "target".into(),
-                        bound: bound.into(),
-                        message: format!("target {address:?}: {why}"),
-                    })
-                };
-                if self.token_file.is_some() && tls.is_none() && !may_be_sent_to(address) {
-                    let why = "a token is sent over TLS, unix sockets and loopback only: add TLS";
-                    return Err(refuse("unix:PATH or loopback, without TLS", why.into()));
-                }
-                let scheme = if tls.is_some() { "https://" } else { "http://" };
-                let uri = if address.starts_with("unix:") { address.clone() } else { format!("{scheme}{address}") };
-                let wrong = |error: tonic::transport::Error| refuse("host:port or unix:PATH", words_of(&error));
-                let endpoint = Endpoint::from_shared(uri).map_err(wrong)?;
-                let endpoint = endpoint.connect_timeout(settings.patience).http2_keep_alive_interval(SILENCE).keep_alive_timeout(settings.patience);
-                #[cfg(feature = "tls")]
-                let endpoint = match tls {
-                    Some(config) => endpoint.tls_config(config.clone()).map_err(wrong)?,
-                    None => endpoint,
-                };
-                let channel = endpoint.connect_lazy();
-                servers.push(LeaseServiceClient::with_interceptor(channel.clone(), bearer.clone()));
-                schedules.push(ScheduleServiceClient::with_interceptor(channel.clone(), bearer.clone()));
-                consoles.push(ConsoleServiceClient::with_interceptor(channel, bearer.clone()));
-            }
-            Ok(Rpc { servers, schedules, consoles, current: AtomicUsize::new(0), patience: settings.patience })
-        })
-    }
-}
-
-/// The bearer token of each call.
-#[derive(Clone)]
-pub(crate) struct Bearer(Option<PathBuf>);
-
-impl Interceptor for Bearer {
-    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
-        let Some(path) = &self.0 else { return Ok(request) };
-        let trouble = |why: String| Status::unavailable(format!("{}: {why}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| trouble(error.to_string()))?;
-        if text.trim().is_empty() {
-            return Err(trouble("is empty".into())); // it is being written
-        }
-        let value = format!("Bearer {}", text.trim()).parse().map_err(|_| trouble("has bytes that no token has".into()))?;
-        request.metadata_mut().insert("authorization", value);
-        Ok(request)
-    }
-}
-
-/// Whether nobody else can read what is sent to an address without TLS. A name that only begins like a loopback address is another host's.
-fn may_be_sent_to(address: &str) -> bool {
-    if address.starts_with("unix:") {
-        return true;
-    }
-    let mut host = address;
-    if let Some((name, port)) = address.rsplit_once(':').filter(|_| !address.ends_with(']')) {
-        if port.parse::<u16>().is_err() {
-            return false;
-        }
-        host = name;
-    }
-    host == "[::1]" || host.eq_ignore_ascii_case("localhost") || host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-/// The words of an error and of what caused it.
-fn words_of(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !words.contains(&more) {
-            words = format!("{words}: {more}");
-        }
-        source = error.source();
-    }
-    words
-}
-
 impl Rpc {
+    pub fn new(wires: &[Wire], patience: Duration) -> Rpc {
+        Rpc {
+            servers: wires.iter().cloned().map(Stub::new).collect(),
+            schedules: wires.iter().cloned().map(ScheduleStub::new).collect(),
+            consoles: wires.iter().cloned().map(ConsoleStub::new).collect(),
+            current: AtomicUsize::new(0),
+            patience,
+        }
+    }
+
     pub fn pick(&self) -> (usize, Stub) {
         let at = self.current.load(Ordering::Relaxed);
         (at, self.servers[at].clone())
@@ -527,7 +363,7 @@ pub(crate) fn reason_of(reason: v1::EndReason) -> Reason {
 }
 
 /// Nanoseconds since 1970.
-fn nanos(at: &Option<prost_types::Timestamp>) -> i128 {
+pub(crate) fn nanos(at: &Option<prost_types::Timestamp>) -> i128 {
     at.as_ref().map_or(0, |at| at.seconds as i128 * 1_000_000_000 + at.nanos as i128)
 }
 
@@ -551,96 +387,4 @@ pub(crate) fn hand_over_of(request: v1::HandOver, owner: &str, token: i64) -> Ha
         owner: owner.into(),
         token,
     }
-}
-
-fn since(now: i128, at: &Option<prost_types::Timestamp>) -> Duration {
-    Duration::from_nanos((now - nanos(at)).clamp(0, u64::MAX as i128) as u64)
-}
-
-fn take_contention(held: &mut Held, contention: &v1::Contention) {
-    held.holder_count = contention.holder_count as u32;
-    held.ahead = contention.waiters_ahead as u32;
-    held.units_free = contention.units_free.map(|units| units as u32);
-    if let Some(holder) = &contention.holder {
-        let now = nanos(&holder.deadline) - duration_of(holder.remaining).as_nanos() as i128; // of the database
-        held.holder = holder.owner.clone();
-        held.alive = matches!(contention.liveness(), v1::Liveness::Alive | v1::Liveness::Overdue);
-        held.silent = since(now, &holder.heartbeat_at);
-        held.held_for = since(now, &holder.acquired_at);
-    }
-}
-
-/// Makes an error of this crate from one of gRPC's, by the reason in its details.
-fn from_status(scope: &Ref, status: &Status) -> Error {
-    let message = status.message().to_string();
-    let mut held = Held { namespace: scope.namespace.clone(), key: scope.key.clone(), message: message.clone(), ..Held::default() };
-    let mut info = google_rpc::ErrorInfo::default();
-    let mut retry_after = None;
-    let details = google_rpc::Status::decode(status.details()).unwrap_or_default().details;
-    for detail in &details {
-        match detail.type_url.rsplit('/').next() {
-            Some("google.rpc.ErrorInfo") => info = Message::decode(&*detail.value).unwrap_or_default(),
-            Some("google.rpc.RetryInfo") => {
-                let retry: google_rpc::RetryInfo = Message::decode(&*detail.value).unwrap_or_default();
-                retry_after = Some(duration_of(retry.retry_delay));
-            }
-            Some("leasehold.v1.Contention") => take_contention(&mut held, &Message::decode(&*detail.value).unwrap_or_default()),
-            _ => {}
-        }
-    }
-    let of = |name: &str| info.metadata.get(name).cloned().unwrap_or_default();
-    if scope.namespace.is_empty() {
-        (held.namespace, held.key) = (of("namespace"), of("key")); // of several
-    }
-    let reason = match info.reason.as_str() {
-        "LEASE_HELD" | "SCOPE_BUSY" | "WAIT_TIMEOUT" => {
-            held.retry = match info.reason.as_str() {
-                "LEASE_HELD" => Some(RetryReason::LeaseHeld),
-                "SCOPE_BUSY" => Some(RetryReason::ScopeBusy),
-                _ => None,
-            };
-            return Error::Held(Box::new(held));
-        }
-        "NOT_HELD" => {
-            let (namespace, key) = (scope.namespace.clone(), scope.key.clone());
-            return Error::Lost(Lost { namespace, key, reason: Reason::Unknown, message });
-        }
-        "INVALID_ARGUMENT" | "MESSAGE_TOO_LARGE" => {
-            return Error::InvalidArgument(InvalidArgument { field: of("field"), bound: of("limit"), message });
-        }
-        reason @ ("NAMESPACE_FROZEN" | "HOOK_REJECTED" | "LEASE_ENDED" | "QUOTA_EXCEEDED" | "UNAUTHENTICATED" | "ACCESS_DENIED" | "NOT_ASKED") => {
-            return Error::Denied { reason: reason.into(), message };
-        }
-        "BLOCKING_TIMEOUT" => RetryReason::BlockingTimeout,
-        "SHUTTING_DOWN" => RetryReason::ShuttingDown,
-        "DATABASE_UNAVAILABLE" => RetryReason::DatabaseUnavailable,
-        "OVERLOADED" => RetryReason::Overloaded,
-        _ if retry_after.is_some() => RetryReason::RetryInfo,
-        _ => match status.code() {
-            Code::Unauthenticated | Code::PermissionDenied | Code::Unimplemented | Code::FailedPrecondition => {
-                return Error::Denied { reason: format!("{:?}", status.code()), message };
-            }
-            code => evidence(status).unwrap_or(match code {
-                Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => RetryReason::SocketClosedWhileInFlight,
-                _ => RetryReason::Unknown,
-            }),
-        },
-    };
-    Error::Unavailable(Unavailable { message: words_of(status), reason, retry_after })
-}
-
-/// How far a call had come whose end the server did not say.
-fn evidence(status: &Status) -> Option<RetryReason> {
-    let mut reason = None;
-    let mut source = std::error::Error::source(status);
-    while let Some(error) = source {
-        if error.is::<tonic::ConnectError>() || error.downcast_ref().is_some_and(hyper::Error::is_canceled) {
-            return Some(RetryReason::SocketNotAvailable); // hyper cancels what it has not sent
-        }
-        if error.is::<tonic::transport::Error>() {
-            reason = Some(RetryReason::SocketClosedWhileInFlight);
-        }
-        source = error.source();
-    }
-    reason
 }

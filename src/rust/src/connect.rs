@@ -1,0 +1,169 @@
+//! How a client finds its daemons, and what it shows them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonic::Status;
+use tonic::service::Interceptor;
+use tonic::transport::Endpoint;
+
+use crate::client::{Client, Settings};
+use crate::error::{Error, InvalidArgument};
+use crate::retry::{RetryStep, Strategy};
+use crate::rpc::{Rpc, SILENCE, Wire};
+use crate::status::words_of;
+
+/// Options of a client; [`Client::builder`] makes it.
+#[derive(Default)]
+pub struct Builder {
+    settings: Settings,
+    token_file: Option<PathBuf>,
+    #[cfg(feature = "tls")]
+    tls: Option<tonic::transport::ClientTlsConfig>,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("token_file", &self.token_file).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client of one or more daemons: `host:port` or `unix:PATH`, or several separated by commas. An empty target is `LEASEHOLD_SERVER` of
+    /// the environment, or 127.0.0.1:7420. It does not wait for a connection.
+    pub fn connect(target: &str) -> Result<Client, Error> {
+        Client::builder().connect(target)
+    }
+
+    /// For a client with options.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
+impl Builder {
+    /// How long one server may stay silent before the next address is tried, and how long an acquire goes on without any server, after its wait
+    /// has passed; 5 s by default. Renewals have less: a sixth of the duration.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.settings.patience = patience;
+        self
+    }
+
+    /// How long [`Client::close`] sends what dropped leases left; 5 s by default. What is not sent by then ends by its deadline.
+    pub fn flush_timeout(mut self, time: Duration) -> Self {
+        self.settings.flush = time;
+        self
+    }
+
+    /// Sends the bearer token in this file with each call. The file is read each time, so that it can be replaced. A token is sent over TLS,
+    /// unix sockets and loopback only: another address is refused.
+    pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.token_file = Some(path.into());
+        self
+    }
+
+    /// Encrypts the connections to daemons.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, config: tonic::transport::ClientTlsConfig) -> Self {
+        self.tls = Some(config);
+        self
+    }
+
+    /// Decides about the retries of the client. Without one it retries what is unavailable after 100 ms.
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.settings.strategy = Some(strategy);
+        self
+    }
+
+    /// Gets each retry and each refusal.
+    pub fn retry_log(mut self, log: impl Fn(&RetryStep) + Send + Sync + 'static) -> Self {
+        self.settings.retry_log = Some(Arc::new(log));
+        self
+    }
+
+    /// Gets the few sentences for the operator, which otherwise go to stderr.
+    pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.settings.log = Arc::new(log);
+        self
+    }
+
+    /// The name of the client's thread; "leasehold" by default.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.thread_name = name.into();
+        self
+    }
+
+    /// [`Client::connect`] with these options.
+    pub fn connect(self, target: &str) -> Result<Client, Error> {
+        let named = std::env::var("LEASEHOLD_SERVER").unwrap_or_default();
+        let target = [target, &named, "127.0.0.1:7420"].into_iter().find(|each| !each.is_empty()).unwrap_or_default().to_string();
+        let addresses: Vec<String> = target.trim_start_matches("ipv4:").split(',').map(|each| each.trim().to_string()).collect();
+        Client::start(self.settings, |settings| {
+            let bearer = Bearer(self.token_file.clone());
+            #[cfg(feature = "tls")]
+            let tls = self.tls.as_ref();
+            #[cfg(not(feature = "tls"))]
+            let tls: Option<&()> = None;
+            let mut wires = vec![];
+            for address in &addresses {
+                let refuse = |bound: &str, why: String| {
+                    Error::InvalidArgument(InvalidArgument {
+                        field: "target".into(),
+                        bound: bound.into(),
+                        message: format!("target {address:?}: {why}"),
+                    })
+                };
+                if self.token_file.is_some() && tls.is_none() && !may_be_sent_to(address) {
+                    let why = "a token is sent over TLS, unix sockets and loopback only: add TLS";
+                    return Err(refuse("unix:PATH or loopback, without TLS", why.into()));
+                }
+                let scheme = if tls.is_some() { "https://" } else { "http://" };
+                let uri = if address.starts_with("unix:") { address.clone() } else { format!("{scheme}{address}") };
+                let wrong = |error: tonic::transport::Error| refuse("host:port or unix:PATH", words_of(&error));
+                let endpoint = Endpoint::from_shared(uri).map_err(wrong)?;
+                let endpoint = endpoint.connect_timeout(settings.patience).http2_keep_alive_interval(SILENCE).keep_alive_timeout(settings.patience);
+                #[cfg(feature = "tls")]
+                let endpoint = match tls {
+                    Some(config) => endpoint.tls_config(config.clone()).map_err(wrong)?,
+                    None => endpoint,
+                };
+                wires.push(Wire::new(endpoint.connect_lazy(), bearer.clone()));
+            }
+            Ok(Rpc::new(&wires, settings.patience))
+        })
+    }
+}
+
+/// The bearer token of each call.
+#[derive(Clone)]
+pub(crate) struct Bearer(Option<PathBuf>);
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
+        let Some(path) = &self.0 else { return Ok(request) };
+        let trouble = |why: String| Status::unavailable(format!("{}: {why}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| trouble(error.to_string()))?;
+        if text.trim().is_empty() {
+            return Err(trouble("is empty".into())); // it is being written
+        }
+        let value = format!("Bearer {}", text.trim()).parse().map_err(|_| trouble("has bytes that no token has".into()))?;
+        request.metadata_mut().insert("authorization", value);
+        Ok(request)
+    }
+}
+
+/// Whether nobody else can read what is sent to an address without TLS. A name that only begins like a loopback address is another host's.
+fn may_be_sent_to(address: &str) -> bool {
+    if address.starts_with("unix:") {
+        return true;
+    }
+    let mut host = address;
+    if let Some((name, port)) = address.rsplit_once(':').filter(|_| !address.ends_with(']')) {
+        if port.parse::<u16>().is_err() {
+            return false;
+        }
+        host = name;
+    }
+    host == "[::1]" || host.eq_ignore_ascii_case("localhost") || host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback())
+}
