@@ -43,7 +43,12 @@ SET_BACK = (
     """update leasehold.share set acquired_at = acquired_at - %(by)s::interval, heartbeat_at = heartbeat_at - %(by)s::interval,
          deadline = deadline - %(by)s::interval, ended_at = ended_at - %(by)s::interval, check_at = check_at - %(by)s::interval""",
     """update leasehold.waiter set enqueued_at = enqueued_at - %(by)s::interval, wait_until = wait_until - %(by)s::interval,
-         away_until = away_until - %(by)s::interval""")
+         away_until = away_until - %(by)s::interval""",
+    """update leasehold.hand_over set asked_at = asked_at - %(by)s::interval, answer_by = answer_by - %(by)s::interval,
+         refused_at = refused_at - %(by)s::interval""")
+# Whatever granted the lease, ended it or passed it on: its holder is asked until then, and no longer.
+REQUESTS = 'select state, namespace, key, owner, reason, refusal from leasehold.hand_over_request order by 2, 3, token'
+ASKED = 'select namespace, key, lease_key, reason from leasehold.asked(array(select note.key(n) from generate_series(1, 9000) n)) order by 1, 2, 3'
 
 
 class Step:
@@ -77,8 +82,9 @@ class Generator:
 
     def __init__(self, seed, look):
         self.random = random.Random(seed)
-        self.other_random = random.Random(-seed)              # for priorities alone
+        self.other_random = random.Random(-seed)              # for priorities and requests to hand over
         self.has_priorities = self.other_random.random() < 0.4
+        self.has_requests = self.other_random.random() < 0.6
         self.look = look
         self.fresh = 1000
         self.asked_by = {}
@@ -215,6 +221,8 @@ class Generator:
             yield Step(others=[('update leasehold.waiter set priority = %s' + SCOPE + ' and lease_key = note.key(%s)',
                                 (self.other_random.choice((0, 1, 4, 8)), *self.other_random.choice(self.waiting))),
                                ("select leasehold.set_policy(%s, max_priority => 8, ageing => '3 min 7 s')", (self.other_random.choice(NAMESPACES),))])
+        if self.has_requests and self.other_random.random() < 0.4:
+            yield self.requests()
         calls = [self.call()]
         while self.is_so(0.08) and len(calls) < 4:
             calls.append(self.call())
@@ -233,6 +241,19 @@ class Generator:
         elif self.is_so(0.01):
             keeps = ('select count(*) from (select 1 from leasehold.creation for update) c', ())
         yield Step(calls, end='rollback' if self.is_so(0.06 + 0.4 * bool(before)) else 'commit', before=before, keeps=keeps)
+
+    def requests(self):
+        """Somebody asks, or a holder refuses; what holders hear and people see is compared each time."""
+        chosen = self.other_random
+        scope = chosen.choice(self.held)[:2] if self.held else (chosen.choice(NAMESPACES), chosen.choice(KEYS))
+        other_scope = (chosen.choice(NAMESPACES), chosen.choice(KEYS))
+        step, = chosen.choices((
+            ('select state, owner from leasehold.ask_hand_over(%s, %s, reason => %s) order by token', (*chosen.choice((scope, scope, other_scope)), chosen.choice(('', 'a drain')))),
+            ('select state, owner from leasehold.ask_hand_over(%s, %s, note.key(%s)) order by token', chosen.choice(self.waiting) if self.waiting else (*scope, 1)),
+            ('select leasehold.refuse_hand_over(%s, %s, note.key(%s), %s)', (*(chosen.choice(self.held) if self.held else (*scope, 1)), 'not now')),
+            ("select leasehold.set_policy(%s, hand_over_grace => '3 min 13 s')", (chosen.choice(NAMESPACES),)),
+        ), (5, 3, 4, 1))
+        return Step(others=[step, (ASKED, ()), (REQUESTS, ())])
 
     def policy(self):
         return 'select leasehold.set_policy(%s, ' + self.random.choice(POLICIES) + ')', (self.random.choice(NAMESPACES),)
