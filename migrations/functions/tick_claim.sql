@@ -222,6 +222,7 @@ declare
   v_now timestamptz;
   v_next timestamptz;
   v_expiry timestamptz;
+  v_again timestamptz;
 begin
   perform leasehold_internal.make_ticks(p_name, clock_timestamp());
   select s.* into v_schedule from leasehold.schedule s where s.name = p_name;
@@ -236,16 +237,17 @@ begin
     v_next := least(v_next, v_schedule.next_at + leasehold_internal.tick_delay(p_name, v_schedule.next_at, v_schedule.jitter));
   end if;
   -- When a running tick's lease expires it may be claimed, and its slot is free. A tick whose lease is gone is found by make_ticks().
-  select min(leasehold_internal.expires_at(s, v_life, v_rules.expiry, v_now))
-    into v_expiry
+  select min(e.at), min(e.at) filter (where t.by_hand or not v_schedule.paused)
+    into v_expiry, v_again
     from leasehold.tick t
     join leasehold.scope s
       on s.namespace = t.schedule and s.key = leasehold_internal.tick_key(t.at) and s.state = 'held'
+   cross join lateral (select leasehold_internal.expires_at(s, v_life, v_rules.expiry, v_now)) e (at)
    where t.schedule = p_name and t.state = 'running';
   if not exists (select from leasehold.tick_slot f where f.schedule = p_name and f.at is null and f.slot <= v_schedule.overlap) then
     v_next := coalesce(v_expiry, v_now + interval '1 min');
-  elsif not v_schedule.paused then
-    v_next := least(v_next, v_expiry);
+  else
+    v_next := least(v_next, v_again);
   end if;
   return case when isfinite(v_next) then greatest(v_next - v_now, interval '0') end;
 end

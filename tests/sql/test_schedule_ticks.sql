@@ -184,6 +184,9 @@ select leasehold.release_ok('p.a', pg_temp.key_of(42), t.key(42));
 select isnt(leasehold.run_schedule_now('p.a'), (select at from by_hand), 'once it has ended there is another one');
 select is((select count(*) from leasehold.tick where schedule = 'p.a' and by_hand and at <= clock_timestamp()), 2::bigint, 'never of a second to come, which may be an instant');
 select is(pg_temp.claim('p.a', 44) is not null, true, 'and runs');
+select pg_temp.hourly('p.b', p_overlap => 2), leasehold.pause_schedule('p.b'), leasehold.run_schedule_now('p.b');
+select is(pg_temp.claim('p.b', 45) is not null, true, 'where two may run, one by hand does, in a pause');
+select t.is_near(clock_timestamp() + leasehold.until_tick('p.b'), (select expires_at from leasehold.lease where namespace = 'p.b'), 'should its worker die, others know when to look', '2 s');
 
 -- other keys of the namespace, and below it
 select is(t.message_of($$select leasehold.acquire('p.a', 'k', '30 s')$$), 'hook_rejected: p.a is a schedule: a key there is the instant of a tick, as 2026-11-28T03:00:00Z', 'a schedule''s namespace has ticks alone');
