@@ -2,6 +2,7 @@
 import os
 import pty
 import re
+import select
 import subprocess
 
 import pytest
@@ -99,13 +100,17 @@ def test_every_goes_on_through_failures_and_a_restart(stage, plugin):
 def test_progress_is_shown_where_somebody_looks_on(stage, tmp_path):
     stage.expire(30)
     master, slave = pty.openpty()
-    reaper = subprocess.Popen([harness.CLI, "reap", "jobs", "--exec", "sleep 0.1", "--database", stage.url], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=slave, env=environment())
+    seen = tmp_path / "seen"
+    reaper = subprocess.Popen([harness.CLI, "reap", "jobs", "--exec", f"[ -e {seen} ] || sleep 0.1", "--database", stage.url],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave, env=environment())
     os.close(slave)
+    shown = ""
+    while not re.search(r"\r\x1b\[Kreaped \d+, failed 0, \d+ s", shown):
+        assert select.select([master], [], [], 60)[0], shown
+        shown += os.read(master, 65536).decode()
+    seen.touch()
     assert reaper.communicate(timeout=60)[0] == b"reaped 30 leases\n"
-    shown = os.read(master, 65536).decode()
     os.close(master)
-    assert re.search(r"\r\x1b\[Kreaped \d+, failed 0, \d+ s", shown)
 
 
 # --- who calls it ---
