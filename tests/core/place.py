@@ -119,9 +119,6 @@ def constraint_faults(connection, table='leasehold.scope'):
         faults += ['%s: %s' % (name, row) for row, in bad]
     if not checks:
         faults.append('%s has no constraint to look at' % table)
-    # Not constraints, but nothing that the functions write is otherwise.
-    faults += ['ended keys without outcomes: %s' % row for row, in rows(
-        connection, "select s::text from leasehold.scope s where cardinality(ended_keys) <> cardinality(ended_outcomes) or cardinality(ended_keys) > 8 limit 3")]
     faults += ['looked at too late: %s' % row for row, in rows(
         connection, "select s::text from leasehold.scope s where state = 'held' and check_at > greatest(deadline + grace, clock_timestamp()) + interval '1 s'"
                     " and incarnation = (select max(id) from leasehold.incarnation) limit 3")]

@@ -151,6 +151,7 @@ class Cluster:
     def make_template(self):
         self.psql(f"create database {TEMPLATE}", database="postgres")
         subprocess.run([CLI, "migrate", "--database", self.url(TEMPLATE)], check=True, stdout=subprocess.DEVNULL)
+        self.psql((ROOT / "tests/lib/row_checks.sql").read_text(), database=TEMPLATE)
         # Nobody is connected to it while it is copied.
         self.psql(f"alter database {TEMPLATE} allow_connections false", database="postgres")
         self.has_template = True

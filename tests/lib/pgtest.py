@@ -20,6 +20,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MIGRATIONS = os.environ.get('LEASEHOLD_MIGRATIONS', os.path.join(ROOT, 'migrations'))
 TEMPLATE = 'leasehold_template'
+ROW_CHECKS = os.path.join(ROOT, 'tests', 'lib', 'row_checks.sql')
 sys.path.insert(0, os.path.join(ROOT, 'migrations'))
 import expand  # noqa: E402
 import prepared  # noqa: E402
@@ -156,6 +157,7 @@ class Cluster:
         with Cluster(schema=False) as cluster:
             cluster.create_database(TEMPLATE)
             cluster.load_schema(TEMPLATE)
+            cluster.psql_file(TEMPLATE, ROW_CHECKS)
             cluster.stop()
             os.rename(cluster.data, directory)
 
