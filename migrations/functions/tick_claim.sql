@@ -82,8 +82,17 @@ begin
         v_token := v_answer.token;
         v_message := v_answer.message;
         v_bound := v_answer.bound;
-        exit when v_outcome not in ('held', 'busy');
-        -- Its scope is somebody's from before the schedule.
+        -- begin_tick() refuses what a pause or the deadline has overtaken. That is no objection.
+        if v_outcome = 'rejected' and exists (select
+                                                from leasehold.tick t
+                                                join leasehold.schedule s
+                                                  on s.name = t.schedule
+                                               where t.schedule = p_name and t.at = v_tick
+                                                 and (s.paused and not t.by_hand or t.state = 'due' and t.claim_until <= clock_timestamp())) then
+          v_outcome := 'none';
+        end if;
+        exit when v_outcome not in ('held', 'busy', 'none');
+        -- Or its scope is somebody's from before the schedule.
         v_after := v_tick;
       end loop;
     end if;
