@@ -9,16 +9,16 @@
 -- asynchronous standbys two primaries can follow each other within seconds, on the same timeline. What was drawn and lost is less than
 -- 2^24, should the new server's clock be behind. Minutes reach 2^27, where bigint ends, in the year 2280.
 
--- What the jump is made for: a positive number for this system, table and timeline. Locks nothing.
+-- What the jump is made for: a positive number for this system, table and timeline. With the source epoch, which does not tell a failover from a
+-- restart, each start of the server has its own. Locks what incarnation_facts() does.
 create or replace function leasehold_internal.epoch_for() returns bigint
 language plpgsql volatile
 as $$
 begin
-  return (select hashtextextended(
-                   c.system_identifier || '/' || 'leasehold.incarnation'::regclass::oid || '/'
-                   || ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint, 0)
+  return (select hashtextextended(f.system_identifier || '/' || f.table_oid || '/' || f.timeline
+                                    || case f.source when 'epoch' then '/' || extract(epoch from f.postmaster_start) else '' end, 0)
                  & 9223372036854775807 | 1
-            from pg_control_system() c);
+            from leasehold_internal.incarnation_facts() f);
 end
 $$;
 

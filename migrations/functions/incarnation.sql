@@ -1,22 +1,10 @@
--- The facts that make up this life of this database. Reads the control file; locks nothing.
-create or replace function leasehold_internal.incarnation_facts(
-  out system_identifier bigint, out table_oid oid, out timeline bigint, out postmaster_start timestamptz)
-language plpgsql volatile
-as $$
-begin
-  select c.system_identifier into system_identifier from pg_catalog.pg_control_system() c;
-  table_oid := 'leasehold.incarnation'::regclass::oid;
-  timeline := ('x' || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))::bit(32)::bigint;
-  postmaster_start := pg_catalog.pg_postmaster_start_time();
-end
-$$;
-
 -- The life of the database that was written down last. One row. To be used in FROM, where it becomes a part of the query. Locks nothing.
 create or replace function leasehold_internal.this_life()
-returns table (id bigint, started_at timestamptz, system_identifier bigint, table_oid oid, timeline bigint, postmaster_start timestamptz)
+returns table (
+  id bigint, started_at timestamptz, source text, system_identifier bigint, table_oid oid, timeline bigint, postmaster_start timestamptz)
 language sql stable
 as $$
-  select i.id, i.started_at, i.system_identifier, i.table_oid, i.timeline, i.postmaster_start
+  select i.id, i.started_at, i.source, i.system_identifier, i.table_oid, i.timeline, i.postmaster_start
     from leasehold.incarnation i
    order by i.id desc
    limit 1
@@ -45,17 +33,18 @@ $$;
 -- than 5 minutes after the last sign of life (notice_incarnation). A daemon that could not write renewals counts until one is that began
 -- more than 5 s after its own.
 --
--- The system identifier is not compared here, for reading the control file is most of what it would cost: two systems cannot
--- have the same start of the postmaster, and within one the identifier cannot change.
+-- With wal and epoch the start of the server tells: two servers cannot have the same, and a server that has written down a life is a primary, which
+-- changes neither its system nor its timeline before it starts again. The other facts, which take longer to read, are compared by
+-- incarnation_is_current().
 create or replace function leasehold_internal.life_facts()
 returns table (id bigint, started_at timestamptz, is_same boolean, is_whole boolean, is_unattended boolean)
 language sql stable
 as $$
   select i.id,
          i.started_at,
-         coalesce(i.postmaster_start = pg_postmaster_start_time()
-                  and i.table_oid = 'leasehold.incarnation'::regclass::oid
-                  and i.timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint, false),
+         coalesce(i.table_oid = 'leasehold.incarnation'::regclass::oid
+                  and case i.source when 'engine' then leasehold_internal.is_life_of_engine(i.system_identifier, i.timeline)
+                                    else i.postmaster_start = pg_postmaster_start_time() end, false),
          exists (select 1 from leasehold.incarnation_marker)
          and not exists (select from leasehold.coordinator c where c.cannot_write and c.seen_at > i.started_at - interval '5 s'),
          coalesce((select max(c.seen_at) between i.started_at - interval '5 min' and clock_timestamp() - interval '5 s'
@@ -100,19 +89,31 @@ end
 $$;
 
 -- Write down a new life: from its commit on every lease has one whole duration + grace. Called only where nothing is ended. Locks what ensure_epoch()
--- does, and the rows of former lives, which nobody waits for.
+-- and write_life() do.
 create or replace function leasehold_internal.renew_incarnation(p_reason text) returns void
+language plpgsql
+as $$
+begin
+  -- Whoever finds the incarnation to be this life takes it that the sequences have jumped.
+  perform leasehold_internal.ensure_epoch();
+  perform leasehold_internal.write_life(p_reason);
+end
+$$;
+
+-- The same where the sequences have jumped. Locks the rows of former lives, which nobody waits for, and the row of leasehold.life_source FOR SHARE: only who
+-- changes it waits.
+create or replace function leasehold_internal.write_life(p_reason text) returns void
 language plpgsql
 as $$
 declare
   v_id bigint;
 begin
-  -- Whoever finds the incarnation to be this life takes it that the sequences have jumped.
-  perform leasehold_internal.ensure_epoch();
+  -- Or a life of the former source could come after one of the new.
+  perform 1 from leasehold.life_source s for share;
   perform setval('leasehold.life_mark', pg_current_xact_id()::text::bigint);
   v_id := nextval('leasehold.life_number');
-  insert into leasehold.incarnation (id, started_at, system_identifier, table_oid, timeline, postmaster_start, reason)
-  select v_id, clock_timestamp(), f.system_identifier, f.table_oid, f.timeline, f.postmaster_start, p_reason
+  insert into leasehold.incarnation (id, started_at, source, system_identifier, table_oid, timeline, postmaster_start, reason)
+  select v_id, clock_timestamp(), f.source, f.system_identifier, f.table_oid, f.timeline, f.postmaster_start, p_reason
     from leasehold_internal.incarnation_facts() f;
   insert into leasehold.incarnation_marker (life) select v_id where not exists (select from leasehold.incarnation_marker);
   -- What another session has goes with the next one.

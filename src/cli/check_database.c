@@ -103,6 +103,17 @@ static void check_statement(struct check *check, const struct lh_database_check 
     PQclear(rows);
 }
 
+static void check_life(struct check *check)
+{
+    bool has_function =
+        ask_number(check->a,
+                   "select count(*) as v from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
+                   " where n.nspname = 'leasehold_internal' and p.proname = 'server_identity'"
+                   " and has_schema_privilege(n.oid, 'usage') and has_function_privilege(p.oid, 'execute')") > 0;
+
+    check_statement(check, has_function ? &lh_database_life : &lh_database_life_bare);
+}
+
 /* --- the schema --- */
 
 static void check_schema(struct check *check)
@@ -345,6 +356,7 @@ static enum lh_exit run(struct lh_cli *cli)
         first_us = clock_offset_us(&check, &at_us);
         for (const struct lh_database_check *question = lh_database_checks; question->name != NULL; question++)
             check_statement(&check, question);
+        check_life(&check);
         check_schema(&check);
         check_pooler(&check);
         check_listen(&check);

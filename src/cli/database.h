@@ -56,5 +56,7 @@ struct lh_database_check {
 
 /* All checks; ends in a row without name. They run on PostgreSQL 12 and later, on a standby, and without the schema. */
 extern const struct lh_database_check lh_database_checks[];
+/* The first needs the schema, and a right to it. */
+extern const struct lh_database_check lh_database_life, lh_database_life_bare;
 
 #endif

@@ -2,6 +2,25 @@
 
 #include <stddef.h>
 
+/* Whether the life of the database can be told: by the schema, and where there is none by what it would read. */
+const struct lh_database_check lh_database_life = {
+    "life",
+    "select case when i.source = 'wal' or pg_is_in_recovery() then 'ok' else 'note' end as level,"
+    " 'source ' || i.source || ': ' || i.words as found,"
+    " case i.source when 'epoch' then 'select leasehold.bump_epoch() after a failover, so that daemons refuse the old "
+    "primary'"
+    " else 'its answer must change with each failover and restore' end as advice"
+    "  from leasehold_internal.server_identity() i",
+    "without it a failover can give one scope two holders: docs/run/managed.md has the sources"};
+const struct lh_database_check lh_database_life_bare = {
+    "life",
+    "select 'ok' as level, 'timeline ' || case when pg_is_in_recovery() then 'of a standby, not asked'"
+    " else ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint::text end"
+    " || ', running since ' || date_trunc('second', pg_postmaster_start_time()) as found, '' as advice"
+    "  from pg_control_system()",
+    "grant execute on pg_control_system(), pg_current_wal_lsn(), pg_walfile_name() and pg_postmaster_start_time(), or"
+    " once the schema is installed choose another source: leasehold.set_life_source()"};
+
 const struct lh_database_check lh_database_checks[] = {
     /* What a daemon, a client in SQL and the schema stand on; a fault here is a fault of a promise. */
     {"version",
@@ -25,13 +44,6 @@ const struct lh_database_check lh_database_checks[] = {
      " 'alter role or database ... reset default_transaction_read_only' as advice"
      " where current_setting('default_transaction_read_only')::boolean and not pg_is_in_recovery()",
      NULL},
-    {"life",
-     "select 'ok' as level, 'timeline ' || case when pg_is_in_recovery() then 'of a standby, not asked'"
-     " else ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint::text end"
-     " || ', running since ' || date_trunc('second', pg_postmaster_start_time()) as found, '' as advice"
-     "  from pg_control_system()",
-     "the schema tells a restart, a restore and a failover by pg_control_system(), pg_current_wal_lsn(), "
-     "pg_walfile_name() and pg_postmaster_start_time(): grant execute on those that are refused"},
     {"crash safety",
      "select case when s.name = 'fsync' then 'failed' else 'warning' end as level, s.name || ' is off' as found,"
      " 'a crash of the machine may lose or break what was committed: switch it on' as advice"

@@ -103,7 +103,7 @@ static void expose_store(struct lh_exposition *out, const struct lh_store_stats 
                       "Notifications that the database sent to this daemon.");
     lh_expose_gauge(
         out, "leasehold_database_timeline", (uint64_t)stats->timeline,
-        "The WAL timeline of the primary that this daemon uses; 0 before it found one. Daemons must agree.");
+        "The timeline or epoch of the primary that this daemon uses; 0 before it found one. Daemons must agree.");
     lh_expose_counter(out, "leasehold_database_failovers_total", stats->failovers,
                       "Times that this daemon found another primary.");
     lh_expose_gauge(out, "leasehold_database_keeping_failed", stats->keeping_fails,

@@ -121,6 +121,7 @@ struct lh_pg_conn {
     PGconn *pg;
     struct lh_pg_place place;       /* place of the session, or of the attempt */
     struct lh_pg_identity identity; /* identity of its server while UP */
+    struct lh_pg_identity asked;    /* the identity that is being read */
     bool is_permanent;              /* the error of this attempt is permanent */
     struct lh_watch watch;
     /* CONNECTING, SETTING: the connect timeout; UP: limit of the next answer; PAUSING: the pause. */

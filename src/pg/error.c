@@ -31,6 +31,8 @@ static const struct {
      "their own"},
     {LH_PG_READ_ONLY, false, "the server takes no writes: it is a standby, or read-only"},
     {LH_PG_NO_SCHEMA, false, "the database has no schema leasehold, or an old one: run leasehold migrate"},
+    {LH_PG_NO_LIFE, true,
+     "PostgreSQL hides which life of the database this is: grant that, or see leasehold.set_life_source()"},
     {"53300", false, "PostgreSQL has no connection left"},
     {"57P", false, "PostgreSQL is starting up or shutting down"},
 };

@@ -32,5 +32,7 @@ const char *lh_pg_cause(const char *sqlstate);
 #define LH_PG_POOLED "42P05"
 #define LH_PG_READ_ONLY "25006"
 #define LH_PG_NO_SCHEMA "3F000"
+/* From leasehold_internal.server_identity(): the life of the database cannot be read. */
+#define LH_PG_NO_LIFE "LH008"
 
 #endif

@@ -193,6 +193,19 @@ static bool has_other_session(const struct lh_pg_servers *servers, const struct 
     return false;
 }
 
+/* Whether a primary has told which life of the database it is: a source has a timeline, a system, or both. */
+static bool was_told(const struct lh_pg_server_facts *facts)
+{
+    return facts->timeline != 0 || facts->system_identifier != 0;
+}
+
+/* A session with the primary in use: when it tells another life than before, its source was changed, or its database restored. */
+static bool is_with_primary(const struct lh_pg_servers *servers, const struct lh_pg_conn *conn)
+{
+    return conn->state == LH_PG_UP && conn->identity.system_identifier == servers->facts.system_identifier &&
+           conn->identity.timeline == servers->facts.timeline;
+}
+
 /* Words why the server is not the one to use, or NULL. */
 static char *objection(const struct lh_pg_servers *servers, const struct lh_pg_conn *conn,
                        const struct lh_pg_identity *identity)
@@ -204,12 +217,14 @@ static char *objection(const struct lh_pg_servers *servers, const struct lh_pg_c
         return lh_format("it is a standby; a daemon works with the primary only");
     if (identity->is_read_only)
         return lh_format("it takes no writes: default_transaction_read_only is on");
-    if (facts->timeline != 0 && is_same_system && identity->timeline < facts->timeline)
+    if (is_with_primary(servers, conn))
+        return NULL;
+    if (is_same_system && identity->timeline < facts->timeline)
         return lh_format(
             "it is an old primary: on timeline %lld, after timeline %lld was seen; if it is the right one, "
             "restart the daemon",
             (long long)identity->timeline, (long long)facts->timeline);
-    if (facts->timeline != 0 && !is_same_system && has_other_session(servers, conn))
+    if (was_told(facts) && !is_same_system && has_other_session(servers, conn))
         return lh_format("it belongs to another database system (%llu) than the one in use (%llu)",
                          (unsigned long long)identity->system_identifier, (unsigned long long)facts->system_identifier);
     return NULL;
@@ -228,7 +243,7 @@ static void end_sessions_elsewhere(struct lh_pg_servers *servers, const struct l
 static void adopt(struct lh_pg_servers *servers, struct lh_pg_conn *conn, const struct lh_pg_identity *identity)
 {
     struct lh_pg_server_facts *facts = &servers->facts;
-    bool is_first = facts->timeline == 0;
+    bool is_first = !was_told(facts);
     bool is_same = identity->system_identifier == facts->system_identifier && identity->timeline == facts->timeline;
     char host[LH_PG_HOST_TEXT_BYTES];
     char *reason;

@@ -1,7 +1,8 @@
 /*
- * The beginning of a session: two transactions in one packet. The first sets everything that the daemon relies on,
- * because a database, a role or a server may have other defaults. The second asks for the server's identity, and in
- * which backend it runs: behind a pooler in transaction mode that may be another one.
+ * The beginning of a session: two transactions in one packet, and one more. The first sets everything that the daemon
+ * relies on, because a database, a role or a server may have other defaults. The second asks whether the server is a
+ * primary, and in which backend it runs: behind a pooler in transaction mode that may be another one. The third asks the
+ * schema which life of the database this is.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,15 +36,19 @@ static const struct lh_pg_statement settings_statement = {
     {LH_PG_TEXT, LH_PG_TEXT},
 };
 
-/* Open to every role. The timeline of a standby is of no use here, and cannot be asked for this way. */
+/* Open to every role. */
 static const struct lh_pg_statement identity_statement = {
     "lh_identity",
-    "select pg_catalog.pg_backend_pid(), s.is_standby,"
-    " pg_catalog.current_setting('default_transaction_read_only')::boolean, c.system_identifier,"
-    " case when s.is_standby then 0::bigint"
-    "      else ('x' || pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))"
-    "           ::pg_catalog.bit(32)::bigint end"
-    "  from (select pg_catalog.pg_is_in_recovery() as is_standby) s, pg_catalog.pg_control_system() c",
+    "select pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(),"
+    " pg_catalog.current_setting('default_transaction_read_only')::boolean",
+    0,
+    {0},
+};
+
+/* The schema knows where to read it (migrations/functions/life_source.sql). */
+static const struct lh_pg_statement life_statement = {
+    "lh_life",
+    "select system_identifier, timeline from leasehold_internal.server_identity()",
     0,
     {0},
 };
@@ -92,32 +97,64 @@ static void on_set(void *arg, enum lh_status status, const PGresult *result, con
         give_up(conn, error);
 }
 
-static void read_identity(const PGresult *result, struct lh_pg_identity *identity)
+/* Returns false where the server knows it, and does not tell. */
+static bool read_life(struct lh_pg_identity *identity, enum lh_status status, const PGresult *result,
+                      const struct lh_error *error)
 {
-    identity->backend_pid = lh_pg_int4(result, 0, 0);
-    identity->is_standby = lh_pg_bool(result, 0, 1);
-    identity->is_read_only = lh_pg_bool(result, 0, 2);
-    identity->system_identifier = (uint64_t)lh_pg_int8(result, 0, 3);
-    identity->timeline = lh_pg_int8(result, 0, 4);
+    /* No schema, no function, no right to it: whatever the session is for will fail with better words. */
+    static const char *const unknown[] = {"3F000", "42883", "42501"};
+
+    if (status == LH_OK) {
+        identity->system_identifier = (uint64_t)lh_pg_int8(result, 0, 0);
+        identity->timeline = lh_pg_int8(result, 0, 1);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
+        if (strcmp(error->sqlstate, unknown[i]) == 0)
+            return true;
+    return false;
+}
+
+/* An answer is missing: the next attempt asks again, and so does the next check of a session that is up. */
+static void leave_unknown(struct lh_pg_conn *conn, const struct lh_error *error)
+{
+    if (conn->state == LH_PG_SETTING)
+        give_up(conn, error);
+}
+
+static void on_life(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+{
+    struct lh_pg_conn *conn = arg;
+    struct lh_error objection;
+
+    if (lh_pg_conn_is_broken(conn))
+        return;
+    if (!read_life(&conn->asked, status, result, error))
+        leave_unknown(conn, error);
+    else if (!lh_pg_servers_admit(conn->servers, conn, &conn->asked, &objection, &conn->is_permanent))
+        conn->state == LH_PG_SETTING ? give_up(conn, &objection) : lh_pg_conn_break(conn, objection.message);
+    else if (conn->state == LH_PG_SETTING)
+        conn->steps->on_settled(conn);
 }
 
 static void on_identified(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
 {
     struct lh_pg_conn *conn = arg;
-    struct lh_pg_identity identity = conn->identity;
-    struct lh_error objection;
 
-    if (conn->state != LH_PG_SETTING || lh_pg_conn_is_broken(conn))
+    if (lh_pg_conn_is_broken(conn))
         return;
     if (status != LH_OK) {
-        give_up(conn, error);
+        leave_unknown(conn, error);
         return;
     }
-    read_identity(result, &identity);
-    if (lh_pg_servers_admit(conn->servers, conn, &identity, &objection, &conn->is_permanent))
-        conn->steps->on_settled(conn);
-    else
-        give_up(conn, &objection);
+    conn->asked = (struct lh_pg_identity){
+        .backend_pid = lh_pg_int4(result, 0, 0),
+        .is_standby = lh_pg_bool(result, 0, 1),
+        .is_read_only = lh_pg_bool(result, 0, 2),
+        .settings_pid = conn->identity.settings_pid,
+        .announced_pid = conn->identity.announced_pid,
+    };
+    lh_pg_pipeline_send(conn, &life_statement, NULL, on_life, conn);
 }
 
 static bool send_settings(struct lh_pg_conn *conn, int64_t statement_timeout_us, lh_pg_query_cb *on_done)
@@ -148,22 +185,9 @@ void lh_pg_session_begin(struct lh_pg_conn *conn)
     }
 }
 
-static void on_checked(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
-{
-    struct lh_pg_conn *conn = arg;
-    struct lh_pg_identity identity = conn->identity;
-    struct lh_error objection;
-
-    if (status != LH_OK || conn->state != LH_PG_UP)
-        return;
-    read_identity(result, &identity);
-    if (!lh_pg_servers_admit(conn->servers, conn, &identity, &objection, &conn->is_permanent))
-        lh_pg_conn_break(conn, objection.message);
-}
-
 enum lh_status lh_pg_conn_check_server(struct lh_pg_conn *conn)
 {
-    return lh_pg_query(conn, &identity_statement, NULL, on_checked, conn);
+    return lh_pg_query(conn, &identity_statement, NULL, on_identified, conn);
 }
 
 static void on_reset(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)

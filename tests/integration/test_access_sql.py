@@ -47,7 +47,7 @@ FUNCTIONS = {
 # They read nothing, or what a lease key opens, and may be called by everybody.
 FREE = {"schedule_instants", "tick_channel", "asked"}
 # For members of leasehold_owner alone.
-OWNERS = {"set_audit_retention", "add_hook", "remove_hook", "remove_hook_named"}
+OWNERS = {"set_audit_retention", "set_life_source", "add_hook", "remove_hook", "remove_hook_named"}
 # What a member of leasehold_client can read at all.
 RELATIONS = {"lease", "policy"}
 

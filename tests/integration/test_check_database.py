@@ -84,6 +84,8 @@ TROUBLE = [
      "grant execute on function pg_control_system() to public", "life", "failed", "permission denied for function pg_control_system"),
     ("hidden timeline", "revoke execute on function pg_walfile_name(pg_lsn) from public",
      "grant execute on function pg_walfile_name(pg_lsn) to public", "life", "failed", "permission denied for function pg_walfile_name"),
+    ("another source of the life", "select leasehold.set_life_source('epoch')", "select leasehold.set_life_source('wal')",
+     "life", "note", "source epoch: epoch 1"),
     ("full pages", "alter system set full_page_writes = off; select pg_reload_conf()",
      "alter system reset full_page_writes; select pg_reload_conf()", "crash safety", "warning", "full_page_writes is off"),
     ("commits that do not wait", "alter role app set synchronous_commit = off", "alter role app reset synchronous_commit",

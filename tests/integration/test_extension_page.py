@@ -285,7 +285,7 @@ ASIDE = (
     ("begin; alter table leasehold.turn enable row level security", "leasehold.turn has row security"),
     ("begin; alter table leasehold.creation enable row level security", "leasehold.creation has row security"),
     ("begin; drop index leasehold.waiter_sql_user", "is missing, or is of another version"),
-    ("begin; update leasehold.incarnation set started_at = started_at, timeline = timeline + 1", "new life"),
+    ("begin; update leasehold.incarnation set postmaster_start = postmaster_start - interval '1 day'", "new life"),
     ("begin; do $$ begin execute regexp_replace(pg_get_functiondef('leasehold_internal.core_life()'::regprocedure), ', [0-9]+ from', ', 99 from'); end $$",
      "of another contract"),
 )

@@ -75,7 +75,7 @@ select is((select array_agg(c.relname::text) from pg_class c where c.relnamespac
           'every table, view and sequence of its own is commented');
 select is((select array_agg(a.attrelid::regclass || '.' || a.attname) from pg_attribute a join pg_class c on c.oid = a.attrelid
             where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'share', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event', 'registered_hook', 'hook', 'reap_failure', 'lease_event', 'history', 'lease_summary', 'access_rule', 'access_token', 'audit', 'keeping', 'schedule', 'tick', 'tick_slot',
-              'schedule_status', 'missed_tick', 'hand_over', 'hand_over_request') and c.relkind in ('r', 'v', 'p')
+              'schedule_status', 'missed_tick', 'hand_over', 'hand_over_request', 'life_source') and c.relkind in ('r', 'v', 'p')
               and a.attnum > 0 and not a.attisdropped and col_description(c.oid, a.attnum) is null), null, 'every column that people read is commented');
 select is((select array_agg(c.oid::regclass::text) from pg_class c where c.relnamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) and c.relkind in ('r', 'p') and c.relpersistence = 'p'
               and c.relreplident not in ('f', 'i') and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)), null,
@@ -83,7 +83,7 @@ select is((select array_agg(c.oid::regclass::text) from pg_class c where c.relna
 -- \df+ leasehold.* is the API, and nothing else; each function has a comment with an example that runs
 create temporary table api (nth serial, name text);
 insert into api (name)
-select unnest(array['set_policy', 'reset_policy', 'add_hook', 'remove_hook', 'remove_hook_named', 'bump_epoch', 'acquire', 'heartbeat', 'guard', 'downgrade',
+select unnest(array['set_policy', 'reset_policy', 'add_hook', 'remove_hook', 'remove_hook_named', 'bump_epoch', 'set_life_source', 'acquire', 'heartbeat', 'guard', 'downgrade',
                     'explain', 'release_ok', 'release_fail', 'end_reason', 'join_queue', 'leave_queue', 'reap', 'force_release', 'access_grant', 'access_revoke',
                     'token_create', 'token_revoke', 'set_audit_retention', 'acquire_all',
                     'schedule_instants', 'tick_channel', 'set_schedule', 'run_schedule_now', 'claim_tick', 'until_tick', 'pause_schedule', 'remove_schedule', 'ask_hand_over', 'refuse_hand_over', 'asked']);

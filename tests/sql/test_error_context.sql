@@ -56,6 +56,7 @@ insert into mistake (function, arguments, field, bound) values
   ('join_queue', $$'e', 'k', t.key(9), mode => null$$, 'mode', 'exclusive or shared, is null'),
   ('join_queue', $$'e', 'k', t.key(9), units => 2$$, 'units', '1 for an exclusive lease, is 2'),
   ('downgrade', $$'e', 'k', null$$, 'lease_key', 'a UUID'),
+  ('set_life_source', $$'lsn'$$, 'source', 'one of wal, epoch, engine'),
   ('downgrade', $$'e', 'held', t.key(9), 0$$, 'units', '1 to 1000000, is 0'),
   ('heartbeat', $$'e', 'k', null$$, 'lease_key', 'a UUID'),
   ('release_ok', $$'e', 'k', null$$, 'lease_key', 'a UUID'),

@@ -70,7 +70,7 @@ select cmp_ok(pg_temp.token() - :third, '<', pg_temp.jump(), 'and no more by its
 -- a grant or who writes the new incarnation, the next token is behind the jump.
 create function pg_temp.fail_over() returns void language sql as $$
   select setval('leasehold.epoch_mark', 1);
-  update leasehold.incarnation set timeline = timeline - 1;
+  update leasehold.incarnation set timeline = timeline - 1, postmaster_start = postmaster_start - interval '1 day';
 $$;
 select pg_temp.fail_over();
 select pg_temp.token() as fourth \gset

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "pg/conn.h"
 #include "pg/conn_internal.h"
+#include "pg/error.h"
 #include "pg/servers.h"
 #include "pg/values.h"
 #include "pg_fixture.h"
@@ -79,6 +80,37 @@ static bool has_trouble(const char *words)
     return strstr(facts.trouble.message, words) != NULL;
 }
 
+/* The schema of the database tells its life as a table has it. */
+static void install_life(const char *conninfo, const char *life)
+{
+    pg_fixture_execute(conninfo, "create schema leasehold_internal");
+    pg_fixture_execute(conninfo, "create table public.life (system_identifier bigint, timeline bigint)");
+    pg_fixture_execute(conninfo, "create function leasehold_internal.server_identity("
+                                 "out system_identifier bigint, out timeline bigint) language sql"
+                                 " as 'select * from public.life'");
+    pg_fixture_execute(conninfo, life);
+}
+
+static const char *database_of_life(const char *life)
+{
+    const char *conninfo = pg_fixture_create_database("lives");
+
+    install_life(conninfo, life);
+    return conninfo;
+}
+
+/* The session that is up asks again. */
+static void check(unsigned conn)
+{
+    ck_assert_int_eq(lh_pg_conn_check_server(conns[conn]), LH_OK);
+}
+
+static bool is_in_use(uint64_t system_identifier, int64_t timeline)
+{
+    lh_pg_servers_facts(servers, &facts);
+    return facts.system_identifier == system_identifier && facts.timeline == timeline;
+}
+
 /* The fixture's directory, which is a host to libpq. */
 static const char *host(void)
 {
@@ -91,13 +123,13 @@ START_TEST(a_name_is_looked_up_beside_the_loop_and_the_next_host_is_tried)
 {
     char conninfo[256];
 
-    snprintf(conninfo, sizeof(conninfo), "host=no.such.host.invalid,%s dbname=postgres user=postgres", host());
+    database_of_life("insert into life values (7, 3)");
+    snprintf(conninfo, sizeof(conninfo), "host=no.such.host.invalid,%s dbname=lives user=postgres", host());
     connect_to(conninfo, 2);
     WAIT_FOR(loop, ups == 2);
-    lh_pg_servers_facts(servers, &facts);
+    ck_assert(is_in_use(7, 3));
     ck_assert(facts.is_up);
     ck_assert_ptr_nonnull(strstr(facts.server, host()));
-    ck_assert_int_eq(facts.timeline, 1);
     ck_assert_uint_eq(facts.failovers, 0);
     ck_assert_int_eq(facts.trouble.status, LH_OK);
 }
@@ -187,7 +219,8 @@ START_TEST(a_session_that_is_about_to_come_up_on_the_new_primary_is_not_sent_awa
     ck_assert_ptr_nonnull(mkdtemp(directory));
     snprintf(name, sizeof(name), "%s/other", directory);
     ck_assert_int_eq(symlink(host(), name), 0);
-    snprintf(conninfo, sizeof(conninfo), "host=%s,%s,/nowhere dbname=postgres user=postgres", host(), name);
+    database_of_life("insert into life values (7, 3)");
+    snprintf(conninfo, sizeof(conninfo), "host=%s,%s,/nowhere dbname=lives user=postgres", host(), name);
     connect_to(conninfo, 0);
     begin(60 * LH_US_PER_S, false);
     WAIT_FOR(loop, ups == 1);
@@ -201,6 +234,83 @@ START_TEST(a_session_that_is_about_to_come_up_on_the_new_primary_is_not_sent_awa
     ck_assert_str_eq(facts.trouble.message, "the test looks elsewhere");
     unlink(name);
     rmdir(directory);
+}
+END_TEST
+
+START_TEST(a_database_without_schema_has_no_life_until_it_has_one)
+{
+    const char *conninfo = pg_fixture_create_database("lives");
+
+    connect_to(conninfo, 2);
+    WAIT_FOR(loop, ups == 2);
+    ck_assert(is_in_use(0, 0));
+    install_life(conninfo, "insert into life values (7, 3)");
+    check(0);
+    WAIT_FOR(loop, is_in_use(7, 3));
+    ck_assert_uint_eq(facts.failovers, 0);
+    ck_assert_uint_eq(downs, 0);
+}
+END_TEST
+
+/* Each source has other numbers: `epoch` no system, and an engine that answers with a text no timeline. */
+START_TEST(a_source_that_is_changed_is_followed_by_all_sessions)
+{
+    static const struct {
+        const char *change;
+        uint64_t system_identifier;
+        int64_t timeline;
+    } changes[] = {{"update life set system_identifier = 0, timeline = 1800000000", 0, 1800000000},
+                   {"update life set system_identifier = 0, timeline = 5", 0, 5},
+                   {"update life set system_identifier = 11, timeline = 0", 11, 0},
+                   {"update life set system_identifier = 12, timeline = 0", 12, 0},
+                   {"update life set system_identifier = 7, timeline = 3", 7, 3}};
+    const char *conninfo = database_of_life("insert into life values (7, 3)");
+
+    connect_to(conninfo, 2);
+    WAIT_FOR(loop, ups == 2);
+    for (unsigned i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        pg_fixture_execute(conninfo, changes[i].change);
+        check(0);
+        WAIT_FOR(loop, is_in_use(changes[i].system_identifier, changes[i].timeline));
+        ck_assert_uint_eq(facts.failovers, i + 1);
+        WAIT_FOR(loop, downs == i + 1 && ups == i + 3);
+    }
+}
+END_TEST
+
+START_TEST(a_server_of_an_older_or_another_life_is_refused_while_one_is_in_use)
+{
+    const char *conninfo = database_of_life("insert into life values (0, 50)");
+
+    connect_to(conninfo, 2);
+    WAIT_FOR(loop, ups == 2);
+    pg_fixture_execute(conninfo, "update life set timeline = 40");
+    lh_pg_conn_break(conns[1], "the test breaks it");
+    WAIT_FOR(loop, has_trouble("it is an old primary: on timeline 40, after timeline 50 was seen"));
+    pg_fixture_execute(conninfo, "update life set system_identifier = 9, timeline = 0");
+    WAIT_FOR(loop, has_trouble("it belongs to another database system (9) than the one in use (0)"));
+    ck_assert(is_in_use(0, 50));
+    ck_assert_uint_eq(ups, 2);
+    check(0);
+    WAIT_FOR(loop, ups == 3 && is_in_use(9, 0));
+    pg_fixture_execute(conninfo, "update life set system_identifier = 8");
+    lh_pg_conn_break(conns[1], "the test breaks it again");
+    WAIT_FOR(loop, has_trouble("it belongs to another database system (8) than the one in use (9)"));
+}
+END_TEST
+
+START_TEST(a_life_that_cannot_be_read_is_told_in_the_words_of_the_schema)
+{
+    const char *conninfo = database_of_life("select");
+
+    pg_fixture_execute(conninfo, "create or replace function leasehold_internal.server_identity("
+                                 "out system_identifier bigint, out timeline bigint) language plpgsql"
+                                 " as $$ begin raise exception 'no life is told' using errcode = 'LH008'; end $$");
+    connect_to(conninfo, 1);
+    WAIT_FOR(loop, has_trouble("no life is told"));
+    ck_assert(facts.is_permanent);
+    ck_assert_str_eq(facts.trouble.sqlstate, LH_PG_NO_LIFE);
+    ck_assert_uint_eq(ups, 0);
 }
 END_TEST
 
@@ -329,6 +439,10 @@ TCase *test_pg_servers(void)
     tcase_add_test(tcase, a_host_that_accepts_and_never_speaks_has_its_time_and_no_more);
     tcase_add_test(tcase, a_pulse_that_gets_no_answer_ends_no_session_with_another_server);
     tcase_add_test(tcase, a_session_that_is_about_to_come_up_on_the_new_primary_is_not_sent_away);
+    tcase_add_test(tcase, a_database_without_schema_has_no_life_until_it_has_one);
+    tcase_add_test(tcase, a_source_that_is_changed_is_followed_by_all_sessions);
+    tcase_add_test(tcase, a_server_of_an_older_or_another_life_is_refused_while_one_is_in_use);
+    tcase_add_test(tcase, a_life_that_cannot_be_read_is_told_in_the_words_of_the_schema);
     tcase_add_test(tcase, what_does_not_pass_by_waiting_is_told_as_such);
     tcase_add_test(tcase, a_string_that_libpq_cannot_read_is_told_in_its_words);
     tcase_add_test(tcase, a_server_away_is_no_permanent_trouble);

@@ -7,8 +7,9 @@ const { World } = require('./world.js');
 
 const SCRIPT = path.join(__dirname, '..', 'leasehold.sql');
 const SETTINGS = ['server_version', 'server_encoding', 'client_encoding', 'DateStyle', 'TimeZone', 'integer_datetimes', 'standard_conforming_strings'];
-// Another timeline, whose sequences have not jumped yet: Leasehold compares these with what it wrote down.
-const FORGET = 'with forgotten as (update leasehold.incarnation set timeline = timeline - 1) select setval($$leasehold.epoch_mark$$, 1)';
+// Another server on another timeline, whose sequences have not jumped yet: Leasehold compares these with what it wrote down.
+const FORGET = 'with forgotten as (update leasehold.incarnation set timeline = timeline - 1, postmaster_start = postmaster_start - interval $$1 day$$)'
+  + ' select setval($$leasehold.epoch_mark$$, 1)';
 
 /** One PGlite with the schema. */
 class Kit {

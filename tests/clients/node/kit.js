@@ -171,7 +171,8 @@ say('silence is told before the deadline', async ({ client, world, namespace }) 
   assert.equal(await lost(lease), 'unreachable');
 });
 
-say('a failover keeps leases and ends nothing', async ({ client, world, namespace, row }) => {
+for (const source of ['epoch', 'wal']) say(`a failover keeps leases and ends nothing: ${source}`, async ({ client, world, namespace, row }) => {
+  await kit.db.query('select leasehold.set_life_source($1)', [source]);
   const lease = await client().acquire(namespace, 'k', { durationMs: 6000 });
   const before = (await kit.db.query('select id from leasehold.incarnation')).rows;
   await kit.failOver();
