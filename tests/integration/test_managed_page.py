@@ -1,11 +1,13 @@
-"""docs/run/managed.md: its SQL by roles of which none is a superuser, but for pg_cron's, which the services let their administrators do."""
+"""docs/run/managed.md: its SQL by roles of which none is a superuser, but for pg_cron's, which the services let their administrators do; and deploy/try-engine."""
+import os
 import re
 import subprocess
+import sys
 
 import pytest
 
 import harness
-from commandline import cli
+from commandline import cli, environment
 
 PAGE = (harness.ROOT / "docs/run/managed.md").read_text()
 
@@ -18,7 +20,7 @@ def block(word):
 
 @pytest.fixture(scope="module")
 def service():
-    cluster = harness.Cluster(["shared_preload_libraries = 'pg_cron'", "cron.database_name = 'postgres'"])
+    cluster = harness.Cluster(["fsync = on", "shared_preload_libraries = 'pg_cron'", "cron.database_name = 'postgres'"])
     cluster.psql("create role administrator login createrole createdb", "postgres")
     yield cluster
     cluster.destroy()
@@ -58,3 +60,44 @@ def test_a_daemon_serves_as_an_ordinary_role(service):
     assert lease.token > 0
     assert daemon.stop() == 0, daemon.log()
     daemon.destroy()
+
+
+HIDDEN = "revoke execute on function pg_control_system(), pg_walfile_name(pg_lsn), pg_current_wal_lsn() from public"
+
+
+@pytest.fixture
+def engine(service, place):
+    """A database of its own, of an ordinary role, and deploy/try-engine on it: (status, what it says)."""
+    verify = place / "leasehold-verify"
+    verify.write_text(f'#!/bin/sh\nPYTHONPATH={harness.ROOT / "src/python"} exec {sys.executable} -B -m leasehold.verify "$@"\n')
+    verify.chmod(0o755)
+    path = ":".join([str(place), str(harness.DAEMON.parent), str(harness.CLI.parent), os.environ["PATH"]])
+    run(service, "administrator", "postgres", "create database engine")
+
+    def attempt(*source):
+        done = subprocess.run([harness.ROOT / "deploy/try-engine", service.url("engine", user="administrator"), *source], stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**environment(), "PATH": path, "LEASEHOLD_TRY_SECONDS": "8"})
+        return done.returncode, done.stdout
+
+    yield attempt
+    run(service, "administrator", "postgres", "drop database engine with (force)")
+
+
+def test_an_engine_is_tried_with_each_source(service, engine):
+    service.psql(HIDDEN, "engine")
+    status, told = engine()
+    assert status == 1 and "permission denied for function pg_" in told and told.endswith("try-engine: the source wal cannot be read\n"), told
+    status, told = engine("epoch")
+    assert status == 0 and "ok   " in told and "source epoch: epoch 1" in told and told.endswith("try-engine: nothing was wrong\n"), told
+    run(service, "administrator", "engine", "create function public.life() returns text language sql as $$select 'a'$$")
+    status, told = engine("engine", "public.life()")
+    assert status == 0 and "source engine: public.life() says a text" in told and told.endswith("try-engine: nothing was wrong\n"), told
+
+
+def test_an_engine_that_breaks_a_promise_is_found(service, engine):
+    status, told = engine()
+    assert status == 0 and "ok two holders at once: 0\n" in told and told.endswith("try-engine: nothing was wrong\n"), told
+    service.psql("alter sequence leasehold.token increment -1 minvalue 1 start 1", "engine")
+    status, told = engine()
+    assert status == 1 and "not ok tokens that went back" in told and told.endswith("try-engine: the engine does not keep what Leasehold promises\n"), told
