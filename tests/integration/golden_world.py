@@ -35,7 +35,7 @@ ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8}\b")
 SECRET = re.compile(r"lht_[A-Za-z0-9_-]{49}")
 TOKEN = re.compile(r"\b\d{12,}\b")
 STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d)?")
-AGE = re.compile(r"\b\d+(\.\d+)? (ms|s|min|m|h)\b( \d+ (s|min|m)\b)?( ago)?")
+AGE = re.compile(r"\b\d+(\.\d+)? (us|ms|s|min|m|h)\b( \d+ (s|min|m)\b)?( ago)?")
 
 BOUND_IN_WORDS = re.compile(r"out of bounds|must |it takes ")
 
