@@ -325,10 +325,17 @@ def test_hold_of_a_client_that_proves_its_life_is_renewed(service, stream):
     """As the packages of earlier releases do it: the first alive comes a third of the duration after the grant."""
     key = keys()
     held, _ = hold(stream, service, key, 1, owner="h", by_ping=False)
-    for sequence in range(1, 7):
-        time.sleep(0.3)
-        held.send(alive(sequence))
-        held.until(lambda e: e.alive_sequence == sequence)
+    has_been_held_for = lambda period: service.psql(  # noqa: E731
+        f"select clock_timestamp() > acquired_at + interval '{period}' from leasehold.scope where key = '{key}'") == "t"
+    wait_until(lambda: has_been_held_for("0.33 s"), BOUND)
+    sequence = itertools.count(1)
+
+    def has_proved_its_life_for_long_enough():
+        number = next(sequence)
+        held.send(alive(number))
+        held.until(lambda e: e.alive_sequence == number)
+        return has_been_held_for("5 s")
+    wait_until(has_proved_its_life_for_long_enough, BOUND)
     assert holder(service, key) == "h"
 
 
