@@ -20,6 +20,11 @@ public class Reporter implements TestWatcher {
     }
 
     @Override
+    public void testDisabled(ExtensionContext context, Optional<String> reason) {
+        print(context, "skipped: " + reason.orElse("it says no reason"));
+    }
+
+    @Override
     public void testFailed(ExtensionContext context, Throwable cause) {
         print(context, "failed");
     }
