@@ -594,7 +594,7 @@ const cases = {
     const client = site.client();
     const told = [];
     const tell = (word) => ({ key }) => { told.push(`${word} ${key}`); };
-    const declared = client.declare('cases', { durationMs: 3000, onGranted: tell('granted'), onRenewed: tell('renewed'), onReleased: tell('released'),
+    const declared = client.declare('cases', { durationMs: 9000, onGranted: tell('granted'), onRenewed: tell('renewed'), onReleased: tell('released'),
       onLost: ({ reason }) => { told.push(`lost ${reason}`); } });
     const words = (key) => told.filter((each) => each.endsWith(` ${key}`)).map((each) => each.split(' ')[0]).filter((each, n, all) => each !== all[n - 1]);
     await declared.withLease(site.key, () => wait('renewals', () => told.filter((each) => each === `renewed ${site.key}`).length >= 2));
@@ -613,7 +613,7 @@ const cases = {
     const warnings = [];
     const fails = () => { throw new Error("a listener's"); };
     const loud = site.client(undefined, { warn: (text) => warnings.push(text) });
-    await loud.withLease('cases', site.key, { durationMs: 3000, onGranted: fails, onRenewed: fails, onReleased: fails }, async (lease) => {
+    await loud.withLease('cases', site.key, { durationMs: 9000, onGranted: fails, onRenewed: fails, onReleased: fails }, async (lease) => {
       await wait('two renewals', async () => (await site.beats()) >= 2);
       assert.ok(lease.isHeld());
     });

@@ -11,7 +11,7 @@ module.exports = {
     await site.call('running');
     const [client, pg] = [site.client(), await site.pg()];
     const becomes = (state) => pg.query('update call set state = $1 where id = $2', [state, site.key]);
-    const lease = await site.acquire(client, { durationMs: 6000 });
+    const lease = await site.acquire(client, { durationMs: 12000 });
     const wrong = new Error('the disk is full');
     await assert.rejects(lease.releaseIn(pg, async () => { await becomes('done'); throw wrong; }), (error) => error === wrong);
     assert.deepEqual([await site.callState(), lease.isHeld()], ['running', true]);
@@ -38,7 +38,7 @@ module.exports = {
     }), (error) => error === wrong);
     assert.equal(await site.callState(), 'queued');
     assert.ok(['', 'free'].includes(await site.row('state')));
-    const lease = await client.acquireIn(pg, 'cases', site.key, { durationMs: 6000, owner: 'worker-1' }, ({ token }) => becomes(`token ${token}`));
+    const lease = await client.acquireIn(pg, 'cases', site.key, { durationMs: 12000, owner: 'worker-1' }, ({ token }) => becomes(`token ${token}`));
     assert.deepEqual([await site.callState(), lease.isHeld()], [`token ${lease.token}`, true]);
     await site.renewed();
     const held = await client.acquireIn(pg, 'cases', site.key, () => assert.fail('it ran')).catch((error) => error);
