@@ -42,6 +42,7 @@ public final class Lease implements AutoCloseable {
     private final LeaseListener listener;
     private final ArrayDeque<Runnable> news = new ArrayDeque<>(); // for the listener
     private boolean isTelling;
+    private Telemetry.Hold told = Silent.ONE;
     private Instant askedAt; // the last request to hand it over
 
     Lease(LeaseClient client, LeaseRequest request, Transport.Ref ref, Transport.Grant grant) {
@@ -52,6 +53,12 @@ public final class Lease implements AutoCloseable {
         this.listener = request.listener;
         this.stream = grant.stream();
         take(grant);
+    }
+
+    /** Telemetry is told from now on; null: the acquisition begins and ends with the grant. Under client.lock. */
+    void begin(Telemetry.Acquisition acquisition) {
+        Telemetry.Acquisition one = acquisition == null ? client.telemetry.acquire(ref.namespace(), ref.key(), mode()) : acquisition;
+        told = one.granted(ref.namespace(), ref.key(), mode(), token);
     }
 
     private void take(Transport.Grant grant) {
@@ -306,6 +313,7 @@ public final class Lease implements AutoCloseable {
             expire();
             if (lost == null) {
                 take(grant);
+                told.downgraded(token);
                 client.lock.notifyAll();
             }
         }
@@ -468,6 +476,7 @@ public final class Lease implements AutoCloseable {
         synchronized (client.lock) {
             check();
             ends = true;
+            told.releasing();
             client.await(() -> !isAsked);
         }
     }
@@ -478,8 +487,10 @@ public final class Lease implements AutoCloseable {
             ends = isDone;
             if (isDone) {
                 setReleased();
+                ended(null);
                 endStream();
             } else {
+                told.stayed(new IllegalStateException("the transaction was rolled back"));
                 expire();
                 client.lock.notifyAll();
             }
@@ -547,7 +558,8 @@ public final class Lease implements AutoCloseable {
         Retrying retrying = new Retrying(client, leases.get(0).request, "Release");
         while (!open.isEmpty()) {
             open.forEach(Lease::sends);
-            List<Transport.Answer> answers = client.transport.release(open.stream().map(each -> new Transport.Ending(each.ref, result, failure)).toList());
+            List<Transport.Ending> endings = open.stream().map(each -> new Transport.Ending(each.ref, result, failure)).toList();
+            List<Transport.Answer> answers = open.get(0).told.during(() -> client.transport.release(endings));
             List<Lease> again = new ArrayList<>();
             LeaseException.Unavailable unanswered = null;
             for (int i = 0; i < answers.size(); i++) {
@@ -556,6 +568,7 @@ public final class Lease implements AutoCloseable {
                     unanswered = e;
                 } else if (answers.get(i).trouble() != null) {
                     trouble = trouble == null ? answers.get(i).trouble() : trouble;
+                    open.get(i).stay(answers.get(i).trouble());
                 } else {
                     open.get(i).endRelease(answers.get(i));
                 }
@@ -563,6 +576,9 @@ public final class Lease implements AutoCloseable {
             open = again;
             if (unanswered != null && !retrying.again(unanswered, until, () -> false)) {
                 trouble = trouble == null ? unanswered : trouble;
+                for (Lease lease : open) {
+                    lease.stay(unanswered);
+                }
                 break;
             }
         }
@@ -581,6 +597,9 @@ public final class Lease implements AutoCloseable {
                 return false;
             }
             ends = true;
+            if (before == null) {
+                told.releasing();
+            }
             // A renewal must not come after the release.
             client.await(() -> !isAsked);
         }
@@ -590,11 +609,24 @@ public final class Lease implements AutoCloseable {
         return before == null;
     }
 
+    private void stay(Throwable error) {
+        synchronized (client.lock) {
+            told.stayed(error);
+        }
+    }
+
+    /** Telemetry is told once, and of nothing after it. Under client.lock. */
+    void ended(Throwable error) {
+        told.ended(error);
+        told = Silent.ONE;
+    }
+
     private void endRelease(Transport.Answer answer) {
         synchronized (client.lock) {
             // Another call may send one, too; its answer may come later.
             if (answer.lost() == null || sent > 1 && answer.isEndOfRelease()) {
                 setReleased();
+                ended(null);
                 endStream();
             } else {
                 lose(answer.lost(), null);
@@ -639,8 +671,11 @@ public final class Lease implements AutoCloseable {
             check();
             ends = true;
             setReleased();
+            told.releasing();
             if (!client.releases.add(this, new Transport.Ending(ref, result, failure))) {
-                throw new LeaseException.Unavailable("too many releases wait to be sent: the lease is left to expire", null, Retry.Reason.OVERLOADED);
+                LeaseException.Unavailable e = new LeaseException.Unavailable("too many releases wait to be sent: the lease is left to expire", null, Retry.Reason.OVERLOADED);
+                ended(e);
+                throw e;
             }
         }
     }
@@ -676,6 +711,7 @@ public final class Lease implements AutoCloseable {
         if (lost == null && !isReleased) {
             trouble = more;
             lost = new LeaseException.Lost(ref.namespace(), ref.key(), reason, more);
+            ended(lost);
             client.forget(this);
             endStream();
             listeners.forEach(this::tell);

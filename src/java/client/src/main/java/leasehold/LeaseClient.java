@@ -47,6 +47,7 @@ public final class LeaseClient implements AutoCloseable {
     private final Renewer renewer = new Renewer(this);
     final Retry.Strategy strategy;
     final BiConsumer<Retry, Optional<Duration>> retryLog;
+    final Telemetry telemetry;
     private final long flush;
     private final ThreadPoolExecutor pool = new ThreadPoolExecutor(0, Integer.MAX_VALUE, 10, TimeUnit.SECONDS, new SynchronousQueue<>(),
             task -> thread(task, "work"));
@@ -57,7 +58,8 @@ public final class LeaseClient implements AutoCloseable {
         flush = Clock.nanos(builder.flush);
         strategy = builder.strategy;
         retryLog = builder.retryLog;
-        transport = builder.factory.open(builder.patience);
+        telemetry = builder.telemetry;
+        transport = builder.factory.open(builder.patience, telemetry);
     }
 
     /**
@@ -100,10 +102,11 @@ public final class LeaseClient implements AutoCloseable {
         private Duration flush = Duration.ofSeconds(5);
         private Retry.Strategy strategy = Retry.PATIENT;
         private BiConsumer<Retry, Optional<Duration>> retryLog = (retry, delay) -> { };
+        private Telemetry telemetry = Silent.ONE;
 
         private Builder(String url, Transport.Factory factory) {
             this.url = url;
-            this.factory = factory != null ? factory : each -> new Database(url, properties, Clock.nanos(each), Clock.nanos(poll));
+            this.factory = factory != null ? factory : (each, unused) -> new Database(url, properties, Clock.nanos(each), Clock.nanos(poll));
         }
 
         /**
@@ -177,6 +180,17 @@ public final class LeaseClient implements AutoCloseable {
          */
         public Builder retryLog(BiConsumer<Retry, Optional<Duration>> value) {
             retryLog = Objects.requireNonNull(value, "retryLog");
+            return this;
+        }
+
+        /**
+         * Tells of each acquisition and lease, as leasehold-opentelemetry does.
+         *
+         * @param value is told
+         * @return this
+         */
+        public Builder telemetry(Telemetry value) {
+            telemetry = Objects.requireNonNull(value, "telemetry");
             return this;
         }
 
@@ -505,10 +519,24 @@ public final class LeaseClient implements AutoCloseable {
 
     private <T> T acquire(String verb, LeaseRequest request, Function<String, List<Transport.Ref>> names, Attempt attempt, Function<List<Lease>, T> result)
             throws InterruptedException {
+        // Of a tick it begins with the claim: the wait may last for days.
+        Telemetry.Acquisition told = verb.equals("ClaimTick") ? null : telemetry.acquire(request.namespace, request.key, request.mode());
+        try {
+            return acquire(verb, told, request, names, attempt, result);
+        } catch (InterruptedException | RuntimeException | Error e) {
+            if (told != null) {
+                told.refused(e);
+            }
+            throw e;
+        }
+    }
+
+    private <T> T acquire(String verb, Telemetry.Acquisition told, LeaseRequest request, Function<String, List<Transport.Ref>> names, Attempt attempt,
+            Function<List<Lease>, T> result) throws InterruptedException {
         CompletableFuture<T> answer = new CompletableFuture<>();
         Retrying retrying = new Retrying(this, request, verb);
         // In a thread of its own, which outlives a caller who gives up: JDBC cannot be interrupted.
-        if (isClosed || !execute(() -> acquire(retrying, request, names, attempt, result, answer))) {
+        if (isClosed || !execute(() -> acquire(retrying, told, request, names, attempt, result, answer))) {
             throw closed();
         }
         try {
@@ -531,7 +559,7 @@ public final class LeaseClient implements AutoCloseable {
         return new IllegalStateException("the client is closed");
     }
 
-    private <T> void acquire(Retrying retrying, LeaseRequest request, Function<String, List<Transport.Ref>> names, Attempt attempt,
+    private <T> void acquire(Retrying retrying, Telemetry.Acquisition told, LeaseRequest request, Function<String, List<Transport.Ref>> names, Attempt attempt,
             Function<List<Lease>, T> result, CompletableFuture<T> answer) {
         BooleanSupplier isGivenUp = () -> isClosed || answer.isDone();
         List<Transport.Ref> refs = names.apply(UUID.randomUUID().toString());
@@ -540,7 +568,9 @@ public final class LeaseClient implements AutoCloseable {
         long end = until == Clock.NEVER ? until : until + patience;
         for (boolean isRepeated = false; !isGivenUp.getAsBoolean();) {
             try {
-                granted(request, refs, attempt.run(refs, until, isGivenUp), result, answer);
+                List<Transport.Ref> asked = refs;
+                Supplier<List<Transport.Grant>> work = () -> attempt.run(asked, until, isGivenUp);
+                granted(told, request, refs, told == null ? work.get() : told.during(work), result, answer);
                 return;
             } catch (LeaseException.Unavailable e) {
                 // The same lease key makes the repetition the same acquisition, with its old place in the queue.
@@ -582,8 +612,8 @@ public final class LeaseClient implements AutoCloseable {
         return false;
     }
 
-    private <T> void granted(LeaseRequest request, List<Transport.Ref> refs, List<Transport.Grant> grants, Function<List<Lease>, T> result,
-            CompletableFuture<T> answer) {
+    private <T> void granted(Telemetry.Acquisition told, LeaseRequest request, List<Transport.Ref> refs, List<Transport.Grant> grants,
+            Function<List<Lease>, T> result, CompletableFuture<T> answer) {
         List<Lease> leases = new ArrayList<>();
         for (int i = 0; i < refs.size(); i++) {
             leases.add(new Lease(this, request, refs.get(i), grants.get(i)));
@@ -591,6 +621,7 @@ public final class LeaseClient implements AutoCloseable {
         synchronized (lock) {
             // Under the lock: nothing is lost unheard between the two.
             if (!isClosed && answer.complete(result.apply(leases))) {
+                leases.forEach(each -> each.begin(told));
                 leases.forEach(renewer::add);
                 return;
             }
@@ -601,12 +632,13 @@ public final class LeaseClient implements AutoCloseable {
     }
 
     /** Renews the lease from now on. */
-    void hold(Lease lease) {
+    void hold(Lease lease, Telemetry.Acquisition told) {
         synchronized (lock) {
             if (isClosed) {
                 lease.lose(LeaseException.Reason.CLOSED, null);
                 throw closed();
             }
+            lease.begin(told);
             renewer.add(lease);
         }
     }

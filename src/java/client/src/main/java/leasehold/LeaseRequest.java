@@ -151,6 +151,10 @@ public final class LeaseRequest {
         return this;
     }
 
+    Lease.Mode mode() {
+        return units > 0 ? Lease.Mode.SHARED : Lease.Mode.EXCLUSIVE;
+    }
+
     Transport.Terms terms() {
         if (asksHandOver && wait.isZero() && !whileAlive) {
             throw new LeaseException.InvalidArgument("ask_hand_over", "absent without a wait", null);
@@ -287,6 +291,16 @@ public final class LeaseRequest {
         if (!wait.isZero() || whileAlive) {
             throw new LeaseException.InvalidArgument("wait", "zero in a transaction; it is " + (wait == Transport.FOREVER ? "for ever" : wait), null);
         }
+        Telemetry.Acquisition told = client.telemetry.acquire(namespace, key, mode());
+        try {
+            return acquireIn(connection, work, told);
+        } catch (Throwable e) {
+            told.refused(e);
+            throw e;
+        }
+    }
+
+    private <E extends Exception> Lease acquireIn(Connection connection, LeaseWork<?, E> work, Telemetry.Acquisition told) throws E, SQLException {
         Transport.Ref ref = new Transport.Ref(namespace, key, UUID.randomUUID().toString(), listener != null);
         Transaction transaction = Transaction.begin(connection);
         Lease lease = null;
@@ -312,7 +326,7 @@ public final class LeaseRequest {
             throw new LeaseException.UnknownOutcome(namespace, key, unanswered);
         }
         lease.setOpen(false);
-        client.hold(lease);
+        client.hold(lease, told);
         return lease;
     }
 

@@ -106,6 +106,9 @@ final class Releases implements Runnable {
             LOG.log(System.Logger.Level.WARNING, "the lease " + LeaseException.scopeName(parting.ending.ref().namespace(), parting.ending.ref().key())
                     + " was to be released, and had been lost before: " + answer.lost());
         }
+        boolean isLost = answer.lost() != null && !(parting.isRepeated && answer.isEndOfRelease());
+        Transport.Ref ref = parting.ending.ref();
+        parting.lease.ended(isLost ? new LeaseException.Lost(ref.namespace(), ref.key(), answer.lost(), null) : answer.trouble());
         last.remove(Name.of(parting.ending.ref()), parting);
         parting.lease.endStream();
         return true;

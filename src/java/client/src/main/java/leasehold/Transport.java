@@ -34,9 +34,10 @@ public interface Transport {
          * Makes a transport, which connects when it is first used.
          *
          * @param patience how long the server may take to answer
+         * @param telemetry of the client
          * @return the transport
          */
-        Transport open(Duration patience);
+        Transport open(Duration patience, Telemetry telemetry);
     }
 
     /**

@@ -38,6 +38,7 @@ final class Call<Q, A> implements AutoCloseable {
         if (server.tokenFile() != null) {
             headers.put(AUTHORIZATION, "Bearer " + token(server.tokenFile()));
         }
+        server.all().telemetry.outgoing().forEach((name, value) -> headers.put(Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER), value));
         call = server.channel().newCall(method, CallOptions.DEFAULT);
         call.start(new ClientCall.Listener<A>() {
             @Override

@@ -13,6 +13,7 @@ import java.util.Objects;
 import java.util.function.Consumer;
 import java.util.regex.Pattern;
 import leasehold.LeaseException;
+import leasehold.Telemetry;
 import leasehold.Transport;
 
 /**
@@ -95,7 +96,7 @@ public final class Daemons implements Transport.Factory {
      * @throws LeaseException.InvalidArgument an address would get the token in the clear, or is none
      */
     @Override
-    public Transport open(Duration patience) {
+    public Transport open(Duration patience, Telemetry telemetry) {
         for (String address : addresses) {
             if (tokenFile != null && credentials == null && !NOBODY_LISTENS.matcher(address).matches()) {
                 throw new LeaseException.InvalidArgument("target \"" + address + "\": a token is sent over TLS, unix sockets and loopback only: add TLS", "target",
@@ -115,6 +116,6 @@ public final class Daemons implements Transport.Factory {
             open.forEach(ManagedChannel::shutdownNow);
             throw new LeaseException.InvalidArgument("target", "host:port, unix:PATH, or several with commas between: " + e.getMessage(), e);
         }
-        return new RpcTransport(open, tokenFile, patience.toNanos());
+        return new RpcTransport(open, tokenFile, patience.toNanos(), telemetry);
     }
 }

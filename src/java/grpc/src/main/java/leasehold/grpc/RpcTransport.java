@@ -15,6 +15,7 @@ import leasehold.LeaseEvent;
 import leasehold.LeaseException;
 import leasehold.LeaseScope;
 import leasehold.Retry;
+import leasehold.Telemetry;
 import leasehold.Transport;
 import leasehold.v1.AcquireAllRequest;
 import leasehold.v1.AcquireAllResponse;
@@ -55,11 +56,13 @@ final class RpcTransport implements Transport {
     private final List<Server> servers = new ArrayList<>();
     private final AtomicInteger current = new AtomicInteger();
     final long patience;
+    final Telemetry telemetry;
     private volatile boolean isClosed;
 
-    RpcTransport(List<ManagedChannel> channels, Path tokenFile, long patience) {
+    RpcTransport(List<ManagedChannel> channels, Path tokenFile, long patience, Telemetry telemetry) {
         channels.forEach(each -> servers.add(new Server(this, each, tokenFile)));
         this.patience = patience;
+        this.telemetry = telemetry;
     }
 
     Server pick() {

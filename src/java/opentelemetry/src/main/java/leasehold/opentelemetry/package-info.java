@@ -1,0 +1,2 @@
+/** Leases in OpenTelemetry. */
+package leasehold.opentelemetry;
