@@ -47,4 +47,11 @@ active proctype Fate() {
     od
 }
 
+/* Where nothing else can happen, time goes on: spin's fairness (-f) looks at no state without a step. */
+active proctype Idler() {
+    do
+    :: token <= 2
+    od
+}
+
 ltl is_heard_in_the_end { [] ((asked > 0) -> <> (heard == asked || token != asked)) }
