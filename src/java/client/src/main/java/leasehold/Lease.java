@@ -776,7 +776,7 @@ public final class Lease implements AutoCloseable {
         public boolean isOver() {
             synchronized (client.lock) {
                 expire();
-                return lost != null || isReleased;
+                return lost != null; // after a release endStream comes with its answer
             }
         }
 
