@@ -176,9 +176,9 @@ begin
 end
 $$;
 
--- A tick of this second, which waits until it is claimed, or for tick_deadline. One that is there already and waits or runs is returned, one that was missed or
--- skipped becomes due; beside one that has ended the second before it is taken, for every later one may be an instant of the expression. Returns its
--- instant; null: there is none free in a minute. Locks the schedule's row, and the tick's.
+-- A tick of this second, which waits until it is claimed, or for tick_deadline. One that is there already is returned: where it waits to be tried again it need
+-- not any more, and where it was missed or skipped it becomes due; beside one that has ended the second before it is taken, for every later one may be an
+-- instant of the expression. Returns its instant; null: there is none free in a minute. Locks the schedule's row, and the tick's.
 create or replace function leasehold_internal.write_run(p_by text, p_peer text, p_name text) returns timestamptz
 language plpgsql
 as $$
@@ -186,15 +186,19 @@ declare
   v_schedule leasehold.schedule;
   v_now timestamptz;
   v_at timestamptz;
+  v_is_there boolean;
 begin
   select s.* into v_schedule from leasehold.schedule s where s.name = p_name for no key update;
   v_now := clock_timestamp();
   v_at := date_trunc('second', v_now);
   perform leasehold_internal.make_ticks_of(v_schedule, v_now);
-  if exists (select from leasehold.tick t where t.schedule = p_name and t.at = v_at and t.state in ('failed', 'running')) then
-    return v_at;
-  end if;
+  update leasehold.tick t
+     set by_hand = true,
+         next_try_at = case t.state when 'failed' then v_now end
+   where t.schedule = p_name and t.at = v_at and t.state in ('failed', 'running');
+  v_is_there := found;
   for v_seconds in 0 .. 60 loop
+    exit when v_is_there;
     insert into leasehold.tick as t (schedule, at, due_at, claim_until, state, next_try_at, by_hand)
     values (p_name, v_at - v_seconds * interval '1 s', v_now, coalesce(v_now + v_schedule.tick_deadline, 'infinity'), 'due', v_now, true)
         on conflict (schedule, at) do update
@@ -206,15 +210,18 @@ begin
            error = null,
            by_hand = true
      where v_seconds = 0 and t.state in ('missed', 'skipped', 'due') and t.instants = 1;
+    v_is_there := found;
     if found then
       v_at := v_at - v_seconds * interval '1 s';
-      update leasehold.schedule s set look_at = least(s.look_at, v_now + s.tick_deadline) where s.name = p_name;
-      perform leasehold_internal.audit_add(p_by, p_peer, 'schedule_run', p_name, leasehold_internal.tick_key(v_at), null, null);
-      perform leasehold_internal.tell_workers(p_name);
-      return v_at;
     end if;
   end loop;
-  return null;
+  if not v_is_there then
+    return null;
+  end if;
+  update leasehold.schedule s set look_at = least(s.look_at, v_now + s.tick_deadline) where s.name = p_name;
+  perform leasehold_internal.audit_add(p_by, p_peer, 'schedule_run', p_name, leasehold_internal.tick_key(v_at), null, null);
+  perform leasehold_internal.tell_workers(p_name);
+  return v_at;
 end
 $$;
 

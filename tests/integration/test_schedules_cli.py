@@ -151,6 +151,7 @@ def test_import_applies(leasehold, place):
     crontab.write_text(CRONTAB)
     result = leasehold("schedule", "import", crontab, "--apply", "--below", below)
     assert result.returncode == 2 and "line 10: was not set" in result.stderr
+    assert f"--schedule {below}.cleanup" in result.stdout and "late" not in result.stdout
     listed = json.loads(done(leasehold("schedule", "list", below, "-o", "json")))["schedules"]
     assert {".".join(each["namespace"]["segments"]): (each["expression"], each["time_zone"]) for each in listed} == {
         f"{below}.sync": ("*/10 * * * *", "UTC"), f"{below}.report": ("30 3 * * mon-fri", "Europe/Berlin"), f"{below}.cleanup": ("@daily", "Europe/Berlin"),

@@ -188,6 +188,27 @@ select pg_temp.hourly('p.b', p_overlap => 2), leasehold.pause_schedule('p.b'), l
 select is(pg_temp.claim('p.b', 45) is not null, true, 'where two may run, one by hand does, in a pause');
 select t.is_near(clock_timestamp() + leasehold.until_tick('p.b'), (select expires_at from leasehold.lease where namespace = 'p.b'), 'should its worker die, others know when to look', '2 s');
 
+select pg_temp.hourly('p.c', p_attempts => 3), leasehold.run_schedule_now('p.c');
+select is(pg_temp.claim('p.c', 46) is not null, true, 'a tick runs');
+select leasehold.release_fail('p.c', pg_temp.key_of(46), t.key(46), 'no'), leasehold.pause_schedule('p.c');
+-- It is the one of this second, as the expression made it.
+create function pg_temp.run_again(p_schedule text) returns boolean language plpgsql as $$
+declare v_at timestamptz;
+begin
+  loop
+    v_at := date_trunc('second', clock_timestamp());
+    update leasehold.tick set at = v_at, by_hand = false where schedule = p_schedule;
+    exit when leasehold.run_schedule_now(p_schedule) = v_at;
+    delete from leasehold.tick where schedule = p_schedule and state = 'due';
+  end loop;
+  return true;
+end $$;
+select pg_temp.run_again('p.c');
+select is((select row(state, attempts, by_hand, next_try_at <= clock_timestamp())::text from leasehold.tick where schedule = 'p.c'), '(failed,1,t,t)',
+          'run-now of a tick that waits to be tried again lets it run at once, also in a pause');
+select is((select count(*) > 1 from leasehold.audit where action = 'schedule_run' and namespace = 'p.c'), true, 'and the audit has it');
+select is((select c.attempt from leasehold.claim_tick('p.c', lease_key => t.key(47)) c), 2, 'it runs');
+
 -- other keys of the namespace, and below it
 select is(t.message_of($$select leasehold.acquire('p.a', 'k', '30 s')$$), 'hook_rejected: p.a is a schedule: a key there is the instant of a tick, as 2026-11-28T03:00:00Z', 'a schedule''s namespace has ticks alone');
 select ok(t.message_of($$select leasehold.acquire('p.a', '2001-01-01T00:00:00Z', '30 s')$$) like 'hook_rejected: % there is no such tick', 'and only those that there are');

@@ -215,7 +215,8 @@ static void print_worker(const struct import *import, const char *name, const ch
     free(input);
 }
 
-static void set_entry(struct import *import, int line, const char *name, const char *expression)
+/* Returns false where the server refused it. */
+static bool set_entry(struct import *import, int line, const char *name, const char *expression)
 {
     const char *zone = import->time_zone;
     enum lh_exit status;
@@ -225,13 +226,14 @@ static void set_entry(struct import *import, int line, const char *name, const c
         printf("leasehold schedule add %s %s%s%s\n", name, quoted, zone != NULL ? " --time-zone " : "",
                zone != NULL ? zone : "");
         free(quoted);
-        return;
+        return true;
     }
     status = lh_schedule_set(import->cli, name, expression, zone);
     if (status == LH_EXIT_DONE)
-        return;
+        return true;
     refuse(import, line, "was not set: see above");
     import->status = status;
+    return false;
 }
 
 static void take_entry(struct import *import, int line, char *rest)
@@ -251,8 +253,8 @@ static void take_entry(struct import *import, int line, char *rest)
         refuse(import, line, "is one too many: at most %d entries are imported", ENTRIES_MAX);
     } else {
         name = name_entry(import, rest);
-        set_entry(import, line, name, expression);
-        print_worker(import, name, user, rest);
+        if (set_entry(import, line, name, expression))
+            print_worker(import, name, user, rest);
     }
     free(expression);
 }
