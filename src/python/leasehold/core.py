@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, Coroutine, Protocol, Sequence, 
 
 from . import arguments, telemetry
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable, scope_name
+from .forks import CORES
 from .lease import BaseLease
 from .nested import around
 from .retry import Retrying, Strategy, best_effort
@@ -126,6 +127,9 @@ class Transport(Protocol):
     async def close(self) -> None:
         """When no call is open any more."""
 
+    def forget(self) -> None:
+        """In a child after a fork: the connections are the parent's."""
+
 
 @dataclass
 class Orphan:
@@ -138,9 +142,8 @@ class Orphan:
 class Core:
     def __init__(self, transport: Transport, runtime: Runtime, owner: str | None, timeout: float, strategy: Strategy = best_effort) -> None:
         self.transport, self.runtime, self.timeout, self.strategy = transport, runtime, timeout, strategy
-        self.owner = (arguments.owner_text(owner) if owner is not None else "") or f"{socket.gethostname()}/{os.path.basename(sys.argv[0] or 'python')}/{os.getpid()}"
-        self.pid = os.getpid()
-        self.lock = threading.RLock()
+        self.given_owner = arguments.owner_text(owner) if owner is not None else ""
+        self.live_here()
         self.leases: dict[str, BaseLease] = {}
         self.orphans: dict[Ref, Orphan] = {}
         self.followed: dict[tuple[str, str], set[Ref]] = {}  # by namespace and key: orphans of try_release
@@ -150,6 +153,11 @@ class Core:
         self.loop: Any = None  # the renewals
         self.place: Any = None
         self.readers: set[Any] = set()  # of ties
+        CORES.add(self)
+
+    def live_here(self) -> None:
+        self.pid, self.lock = os.getpid(), threading.RLock()
+        self.owner = self.given_owner or f"{socket.gethostname()}/{os.path.basename(sys.argv[0] or 'python')}/{self.pid}"
 
     # -- acquire
 
@@ -240,7 +248,7 @@ class Core:
 
     def begin(self) -> None:
         if self.pid != os.getpid():
-            raise LeaseholdError("this client was made before a fork: make a new one in the child", "FORKED")
+            raise LeaseholdError(f"this client was used in process {self.pid}, of which process {os.getpid()} is a fork: make a new one here", "FORKED")
         with self.lock:
             if self.is_closed:
                 raise LeaseholdError("this client is closed", "CLOSED")
@@ -472,7 +480,7 @@ class Core:
 
     async def _run(self) -> None:
         telemetry.leave()
-        while not self.is_closed:
+        while not self.is_closed and self.pid == os.getpid():  # a callback may fork
             self.wake.clear()
             with self.lock:
                 leases = list(self.leases.values())
@@ -482,7 +490,7 @@ class Core:
             await self._release_orphans()
             await self.runtime.wait(self.wake, self._pause())
         end = clock() + FLUSH_S
-        while self.orphans and clock() < end:
+        while self.orphans and clock() < end and self.pid == os.getpid():
             await self._release_orphans(end)
             if not any(each.lease for each in self.orphans.values()):
                 break

@@ -610,6 +610,9 @@ class GrpcTransport:
     async def close(self) -> None:
         self.channels.clear()
 
+    def forget(self) -> None:
+        """grpcio does it, if new enough. What a child does with the parent's channel may wait for a lock for ever."""
+
 
 def is_cancelled() -> bool:
     """This task is; and not only the call, for which grpc.aio raises the same."""

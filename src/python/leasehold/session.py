@@ -122,6 +122,12 @@ class Session:
             with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.socket)) as duplicate:
                 duplicate.shutdown(socket.SHUT_RDWR)
 
+    def forget(self) -> None:
+        """In a child: the connection ends with the parent, whatever becomes of the child. libpq keeps the number of its socket."""
+        if self.conn is not None:
+            with contextlib.suppress(OSError, psycopg.Error), open(os.devnull, "rb+", buffering=0) as nothing:
+                os.dup2(nothing.fileno(), self.conn.socket, inheritable=False)
+
     def close(self) -> None:
         if self.conn is not None:
             self.conn.finish()

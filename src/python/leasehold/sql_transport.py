@@ -411,3 +411,7 @@ class SqlTransport:
         self.renewal.close()
         while self.idle:
             self.idle.pop().close()
+
+    def forget(self) -> None:
+        for session in [self.renewal, *self.idle, *self.used]:
+            session.forget()

@@ -552,6 +552,9 @@ def fork_renews_nothing(place):
     key = fresh()
     program = place.program("fork", key, 9)
     assert program.wait_for("child") == "child forked"
+    assert program.find("refused") == "refused FORKED True"
+    assert place.transport != "sql" or program.find("inherited") == "inherited connections 0"
+    assert place.api.name != "threads" or program.find("own lease") == "own lease True"
     assert program.wait_for("parent waited") == "parent waited 0"
     beats = place.heartbeats(key)
     wait_until(lambda: place.heartbeats(key) > beats or program.process.poll() is not None)

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import pathlib
 import signal
 import sys
 import threading
@@ -69,9 +70,25 @@ def fork_locked(client):
     say("child hangs", os.waitpid(child, 0)[1])
 
 
-def fork(lease):
+def sockets():
+    """Of this process, by their numbers in the kernel: connections, of any kind."""
+    links = (pathlib.Path("/proc/self/fd", each) for each in os.listdir("/proc/self/fd"))
+    return {os.readlink(each) for each in links if each.is_symlink() and os.readlink(each).startswith("socket:")}
+
+
+def fork(lease, unused, before):
+    connections = sockets() - before
     child = os.fork()
     if child == 0:
+        if TRANSPORT == "sql":  # grpcio sees to its own, if new enough
+            say("inherited connections", len(connections & sockets()))
+        try:
+            lease._core.begin()
+        except leasehold.LeaseholdError as error:
+            say("refused", error.reason, f"process {os.getppid()}," in str(error) and f"process {os.getpid()} " in str(error))
+        if API == "threads":
+            with unused.lease(NAMESPACE, KEY + "-child", duration=DURATION) as own:
+                say("own lease", own.owner.endswith(f"/{os.getpid()}"))
         try:
             lease.check()
         except leasehold.LeaseLost as error:
@@ -107,7 +124,8 @@ def handler(client):
 
 
 def threads():
-    client = leasehold.Client(**TARGETS)
+    before = sockets()  # an event loop's own
+    client, unused = leasehold.Client(**TARGETS), leasehold.Client(**TARGETS)
     if MODE == "lead":
         for leadership in client.lead(NAMESPACE, KEY, duration=DURATION):
             say("leading", leadership.token)
@@ -125,7 +143,7 @@ def threads():
     with lease:
         say("acquired", lease.token)
         if MODE == "fork":
-            child = fork(lease)
+            child = fork(lease, unused, before)
             say("parent waited", os.waitpid(child, 0)[1])
         if MODE == "fork-locked":
             fork_locked(client)
@@ -139,7 +157,8 @@ def threads():
 
 
 async def tasks():
-    client = leasehold.AsyncClient(**TARGETS)
+    before = sockets()  # an event loop's own
+    client, unused = leasehold.AsyncClient(**TARGETS), None
     if MODE == "lead":
         async with contextlib.aclosing(client.lead(NAMESPACE, KEY, duration=DURATION)) as terms:
             async for leadership in terms:
@@ -158,7 +177,7 @@ async def tasks():
     async with lease:
         say("acquired", lease.token)
         if MODE == "fork":
-            child = fork(lease)
+            child = fork(lease, unused, before)
             say("parent waited", os.waitpid(child, 0)[1])
         if MODE == "fork-locked":
             fork_locked(client)
