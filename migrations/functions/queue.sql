@@ -34,20 +34,16 @@ begin
        select w.*
          from leasehold.waiter w
         where w.namespace = p_namespace and w.key = p_key and w.priority > 0 and w.priority = p.priority
-          and w.away_until is null
           and w.lease_key <> all (p_but)
-          and (w.wait_until is null or w.wait_until > p_now)
-          and (w.coordinator is null or w.coordinator = any (p_live))
+          {{live.text}}
         order by w.namespace, w.key, w.priority, w.ticket
         limit 1) h
      union all
    (select w.ticket, w.lease_key, w.coordinator, w.units, w.items, 0, w.enqueued_at
       from leasehold.waiter w
      where w.namespace = p_namespace and w.key = p_key and w.priority = 0
-       and w.away_until is null
        and w.lease_key <> all (p_but)
-       and (w.wait_until is null or w.wait_until > p_now)
-       and (w.coordinator is null or w.coordinator = any (p_live))
+       {{live.text}}
      order by w.namespace, w.key, w.ticket
      limit 1);
 end
@@ -76,10 +72,8 @@ as $$
      and w.ticket >= case when exists (select from leasehold.waiter a
                                         where a.namespace = p_namespace and a.key = p_key and a.priority > 0)
                           then leasehold_internal.first_by_priority(p_namespace, p_key, p_live, p_now, p_but) else 0 end
-     and w.away_until is null
      and w.lease_key <> all (p_but)
-     and (w.wait_until is null or w.wait_until > p_now)
-     and (w.coordinator is null or w.coordinator = any (p_live))
+     {{live.text}}
    order by w.namespace, w.key, w.ticket
    limit 1
 $$;
@@ -199,9 +193,7 @@ begin
       select w.ticket
         from leasehold.waiter w
        where w.namespace = p_namespace and w.key = p_key
-         and w.away_until is null
-         and (w.wait_until is null or w.wait_until > p_now)
-         and (w.coordinator is null or w.coordinator = any (p_live))
+         {{live.text}}
        order by w.namespace, w.key, w.ticket
        limit 1000)
   end;
@@ -218,9 +210,7 @@ begin
       from (select
               from leasehold.waiter w
              where w.namespace = p_namespace and w.key = p_key
-               and w.away_until is null
-               and (w.wait_until is null or w.wait_until > p_now)
-               and (w.coordinator is null or w.coordinator = any (p_live))
+               {{live.text}}
              order by w.namespace, w.key, w.ticket
              limit 1000) w);
 end
@@ -247,9 +237,7 @@ begin
                select w.ticket, w.priority, w.enqueued_at
                  from leasehold.waiter w
                 where w.namespace = p_namespace and w.key = p_key and w.priority = h.priority and w.ticket >= h.ticket
-                  and w.away_until is null
-                  and (w.wait_until is null or w.wait_until > p_now)
-                  and (w.coordinator is null or w.coordinator = any (p_live))
+                  {{live.text}}
                 order by w.namespace, w.key, w.ticket
                 limit 1000) o) s
      where p_at is null or s.priority = p_priority or (s.at, p_priority) < (p_at, s.priority)

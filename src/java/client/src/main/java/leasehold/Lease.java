@@ -675,6 +675,7 @@ public final class Lease implements AutoCloseable {
             if (!client.releases.add(this, new Transport.Ending(ref, result, failure))) {
                 LeaseException.Unavailable e = new LeaseException.Unavailable("too many releases wait to be sent: the lease is left to expire", null, Retry.Reason.OVERLOADED);
                 ended(e);
+                endStream(); // which would keep it alive
                 throw e;
             }
         }
