@@ -79,4 +79,10 @@ select is(pg_temp.got('mine', t.key(32)), true, 'and leaves no ghost of itself i
 
 -- an ended lease key does not queue
 select is(t.error_of($$select leasehold.join_queue('q', 'mine', t.key(31))$$), 'LH006 lease_ended', 'an ended lease key cannot queue');
+-- A place is counted to 1,000: joining a long queue costs no more than joining a short one.
+insert into leasehold.scope (namespace, key, check_at, queued) values ('long', 'k', clock_timestamp(), true);
+insert into leasehold.waiter (namespace, key, ticket, lease_key, enqueued_at, duration)
+select 'long', 'k', nextval('leasehold.ticket'), gen_random_uuid(), clock_timestamp(), interval '1 min' from generate_series(1, 1003);
+select is(leasehold_internal.count_before_last('long', 'k', '{}', clock_timestamp()), 1000, 'of 1,003 that wait the last is told of 1,000');
+
 select * from finish();
