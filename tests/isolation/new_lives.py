@@ -50,6 +50,13 @@ def wait_until(cluster, database, sql, wanted):
       end $$; %s""" % (sql, wanted, sql))
 
 
+def apart(cluster, database):
+    """Numbers of keys with different slots: a transaction that creates one scope makes the others of its slot busy, of 65,536."""
+    return numbers(cluster.psql(database, """
+      select min(n) from generate_series(1, %d) n, leasehold.turn t where t.name = 'creation'
+       group by leasehold_internal.creation_slot('life', 'k' || n, t.seed) order by 1 limit %d""" % (2 * WRITERS, WRITERS)))
+
+
 def first_writers(cluster, database, tally):
     old = numbers(cluster.psql(database, acquire(cluster, database, 'old') + ';' + acquire(cluster, database, 'older')))
     cluster.psql(database, "update leasehold.scope set deadline = deadline - interval '1 hour', heartbeat_at = heartbeat_at - interval '1 hour', "
@@ -61,7 +68,7 @@ def first_writers(cluster, database, tally):
     gate.stdin.flush()
     gate.stdout.readline()
     writers = [cluster.session(database) for unused in range(WRITERS)]
-    for number, writer in enumerate(writers):
+    for number, writer in zip(apart(cluster, database), writers):
         writer.stdin.write("""
             begin; set local lock_timeout = '60 s';
             select token from leasehold.acquire('life', 'k%d', '30 s'); \\echo acquired
