@@ -420,7 +420,8 @@ const struct lh_command lh_command_schedule = {
                    "\n"
                    "import reads a crontab, of a user or of the system, or - for standard input. It\n"
                    "prints a schedule and the worker's line for each entry, and why it cannot take\n"
-                   "the others. The exit status is 1 if there is one that it cannot take.\n",
+                   "the others. The exit status is 1 if there is one that it cannot take. The server\n"
+                   "reads the expressions: a wrong one is named with --apply, and the rest are set.\n",
     .options = options,
     .examples = "  leasehold schedule add reports.nightly '0 3 * * *' --time-zone Europe/Berlin\n"
                 "  leasehold run --schedule reports.nightly -- /usr/local/bin/report\n"
