@@ -10,6 +10,7 @@ import datetime
 import ipaddress
 import json
 import math
+import os
 import queue
 import re
 import threading
@@ -367,6 +368,8 @@ class AsyncCalls:
 
 
 class GrpcTransport:
+    process: int | None = None  # that used gRPC first
+
     def __init__(self, addresses: str, tls: TLS | None, token_file: str | None, calls: BlockingCalls | AsyncCalls) -> None:
         self.addresses = [each.strip() for each in addresses.split(",") if each.strip()]
         if not self.addresses:
@@ -383,6 +386,7 @@ class GrpcTransport:
     def channel(self, at: int) -> Any:
         if self.is_closed:
             raise Unavailable("the client is closed", "CLOSED")
+        check_process()
         is_secure = self.tls is not None and not self.addresses[at].startswith("unix:")
         try:
             stamp = self.tls.stamp() if self.tls is not None and is_secure else None
@@ -612,6 +616,15 @@ class GrpcTransport:
 
     def forget(self) -> None:
         """grpcio does it, if new enough. What a child does with the parent's channel may wait for a lock for ever."""
+
+
+def check_process() -> None:
+    """grpcio waits at times for ever for threads that a fork did not copy, in new channels too, unless it is told to look after them."""
+    first, here = GrpcTransport.process or os.getpid(), os.getpid()
+    if first != here and os.environ.get("GRPC_ENABLE_FORK_SUPPORT", "").lower() not in ("1", "true", "yes"):
+        raise LeaseholdError(f"gRPC was used in process {first} before process {here} was forked from it, where it may hang: "
+                             "fork before its first use, start processes by spawn, or set GRPC_ENABLE_FORK_SUPPORT=1", "FORKED")
+    GrpcTransport.process = first
 
 
 def is_cancelled() -> bool:

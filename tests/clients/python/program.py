@@ -3,6 +3,7 @@
     hold    acquire, work until SIGTERM or the loss
     exit    acquire, and end with status 7 without closing anything
     fork    hold, with a child that inherits the lease
+    fork-first    hold here and in a child, by a client that was not used before the fork
     fork-locked    hold, with a child that is forked while another thread has the client's lock
     block   acquire, and keep the thread, or the event loop, busy for longer than the lease lives
     handler acquire and release, while a signal handler does the same at each call of a function, once
@@ -87,8 +88,11 @@ def fork(lease, unused, before):
         except leasehold.LeaseholdError as error:
             say("refused", error.reason, f"process {os.getppid()}," in str(error) and f"process {os.getpid()} " in str(error))
         if API == "threads":
-            with unused.lease(NAMESPACE, KEY + "-child", duration=DURATION) as own:
-                say("own lease", own.owner.endswith(f"/{os.getpid()}"))
+            try:
+                with unused.lease(NAMESPACE, KEY + "-child", duration=DURATION) as own:
+                    say("own lease", own.owner.endswith(f"/{os.getpid()}"))
+            except leasehold.LeaseholdError as error:
+                say("own lease", error.reason, f"process {os.getppid()} " in str(error) and f"process {os.getpid()} " in str(error))
         try:
             lease.check()
         except leasehold.LeaseLost as error:
@@ -97,6 +101,28 @@ def fork(lease, unused, before):
             os._exit(0)  # two processes cannot both take an event loop down
         sys.exit(0)  # through the body of `with`
     return child
+
+
+def fork_first():
+    """A client that was not used before the fork: the child's as well as the parent's."""
+    client = leasehold.Client(**TARGETS) if API == "threads" else leasehold.AsyncClient(**TARGETS)
+    child = os.fork()
+    lease = client.lease(NAMESPACE, f"{KEY}-{child == 0}", duration=DURATION)
+
+    async def hold():
+        async with lease:
+            say("own lease", lease.owner.endswith(f"/{os.getpid()}"))
+        await client.close()
+
+    if API == "asyncio":
+        asyncio.run(hold())
+    else:
+        with lease:
+            say("own lease", lease.owner.endswith(f"/{os.getpid()}"))
+        client.close()
+    if child == 0:
+        sys.exit(3)
+    say("child ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def handler(client):
@@ -192,7 +218,10 @@ async def tasks():
 
 signal.signal(signal.SIGTERM, lambda *unused: stop.set())
 try:
-    threads() if API == "threads" else asyncio.run(tasks())
+    if MODE == "fork-first":
+        fork_first()
+    else:
+        threads() if API == "threads" else asyncio.run(tasks())
 except leasehold.LeaseLost as error:
     say("ended", error.reason)
     sys.exit(4)
