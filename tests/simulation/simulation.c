@@ -16,6 +16,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "../unit/fake_scope.h"
 #include "../unit/run_tests.h"
 #include "base/log.h"
 #include "simulation.h"
@@ -264,13 +265,26 @@ static void on_database_back(struct fake_world *world, void *arg, uint64_t n)
     fake_database_raise(world);
 }
 
+/* By a DBA in SQL. */
+static void force_release(int number)
+{
+    struct fake_scope *scope = &sim.world.scopes[number];
+
+    note("force-release", number, (int64_t)scope->share_count);
+    if (scope->is_held)
+        fake_end(&sim.world, scope, scope, LH_END_FORCED);
+    while (scope->share_count > 0)
+        fake_end(&sim.world, scope, &scope->shares[0], LH_END_FORCED);
+    fake_wake_head(&sim.world, -1, scope);
+}
+
 static void strike(void)
 {
     struct fake_world *world = &sim.world;
     int worker = below(sim.workers), number = below(sim.daemons);
     int64_t until_us = world->now_us + ms_below(chance(20) ? 9000 : 1500);
 
-    switch (below(sim.is_gentle ? 8 : 12)) {
+    switch (below(sim.is_gentle ? 9 : 13)) {
     case 0:
     case 1:
         note("cut", worker, number);
@@ -301,12 +315,15 @@ static void strike(void)
         world->clock_offset_us += (below(2) == 0 ? 1 : -1) * ms_below(90000);
         break;
     case 8:
-        worker_kill(worker);
+        force_release(below(SCOPES));
         break;
     case 9:
-        daemon_kill(number);
+        worker_kill(worker);
         break;
     case 10:
+        daemon_kill(number);
+        break;
+    case 11:
         daemon_stop(number);
         break;
     default:
@@ -406,11 +423,14 @@ static void play(uint64_t seed)
 
 static void print(uint64_t seed)
 {
-    printf(
-        "seed %llu: %016llx, %llu steps, %llu grants, %llu refusals, %llu losses, %llu cuts, %llu stops, %llu kills\n",
-        (unsigned long long)seed, (unsigned long long)sim.trace, (unsigned long long)sim.seen.steps,
-        (unsigned long long)sim.seen.grants, (unsigned long long)sim.seen.refusals, (unsigned long long)sim.seen.losses,
-        (unsigned long long)sim.seen.cuts, (unsigned long long)sim.seen.stops, (unsigned long long)sim.seen.kills);
+    printf("seed %llu: %016llx, %llu steps, %llu grants (%llu of several), %llu refusals, %llu losses (%llu forced), "
+           "%llu cuts, "
+           "%llu stops, %llu kills\n",
+           (unsigned long long)seed, (unsigned long long)sim.trace, (unsigned long long)sim.seen.steps,
+           (unsigned long long)sim.seen.grants, (unsigned long long)sim.seen.together,
+           (unsigned long long)sim.seen.refusals, (unsigned long long)sim.seen.losses,
+           (unsigned long long)sim.seen.forced, (unsigned long long)sim.seen.cuts, (unsigned long long)sim.seen.stops,
+           (unsigned long long)sim.seen.kills);
 }
 
 static uint64_t number_of(const char *name, uint64_t otherwise)

@@ -38,7 +38,7 @@ struct simulation {
     uint64_t drawn; /* random numbers, by anybody */
     uint64_t trace; /* a checksum of what has happened */
     struct {        /* what has happened, so that a history in which little does is seen */
-        uint64_t grants, losses, refusals, cuts, stops, kills, steps;
+        uint64_t grants, together, losses, forced, refusals, cuts, stops, kills, steps;
     } seen;
 };
 

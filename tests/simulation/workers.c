@@ -16,11 +16,12 @@ enum state { IDLE, WAITING, HOLDING, LOST, RELEASING };
 struct job {
     struct worker *worker;
     enum state state;
-    int scope;
+    int count; /* of scopes that it wants in one step */
+    int scopes[SCOPES];
     struct lh_uuid lease_key;
     enum lh_mode mode;
     struct lh_request *request;
-    struct lh_lease *lease;
+    struct lh_lease *leases[SCOPES];
     struct lh_timer timer;
     bool is_downgrading;
     bool ends;
@@ -42,23 +43,29 @@ static void act_later(struct job *job, int64_t delay_us)
     lh_timer_arm_at_us(&job->timer, lh_clock_us() + delay_us);
 }
 
-static const struct fake_scope *granted(const struct job *job)
+/* By an administrator, who cannot stop the holder: it hears of it at its next renewal. */
+static bool is_forced(const struct fake_scope *scope, const struct job *job)
 {
-    return fake_lease(&sim.world.scopes[job->scope], &job->lease_key);
+    for (size_t i = 0; i < scope->end_count; i++)
+        if (memcmp(&scope->ends[i].lease_key, &job->lease_key, sizeof(job->lease_key)) == 0)
+            return scope->ends[i].reason == LH_END_FORCED;
+    return false;
 }
 
 static void check(const struct job *job)
 {
-    const struct fake_scope *lease;
-
-    if (job->lease == NULL || !lh_lease_is_held(job->lease))
-        return;
-    lease = granted(job);
-    if (lease == NULL || !lease->is_held)
-        fake_fail("worker %d believes for %.3f s more that it holds k%d with the token %lld, and the database has "
-                  "given it away",
-                  job->worker->number, (double)lh_lease_remaining_us(job->lease) / 1e6, job->scope,
-                  (long long)lh_lease_token(job->lease));
+    for (int i = 0; i < job->count; i++) {
+        struct fake_scope *scope = &sim.world.scopes[job->scopes[i]];
+        const struct fake_scope *granted;
+        if (job->leases[i] == NULL || !lh_lease_is_held(job->leases[i]))
+            continue;
+        granted = fake_lease(scope, &job->lease_key);
+        if ((granted == NULL || !granted->is_held) && !is_forced(scope, job))
+            fake_fail("worker %d believes for %.3f s more that it holds k%d with the token %lld, and the database has "
+                      "given it away",
+                      job->worker->number, (double)lh_lease_remaining_us(job->leases[i]) / 1e6, job->scopes[i],
+                      (long long)lh_lease_token(job->leases[i]));
+    }
 }
 
 void workers_check(void)
@@ -88,21 +95,33 @@ static void check_refusal(const struct job *job, enum lh_status status, const st
     case LH_CLOSED:
         return;
     default:
-        fake_fail("worker %d was told %s for k%d: %s", job->worker->number, lh_status_name(status), job->scope,
+        fake_fail("worker %d was told %s for k%d: %s", job->worker->number, lh_status_name(status), job->scopes[0],
                   error->message);
     }
 }
 
-static void on_acquired(void *arg, enum lh_status status, struct lh_lease *lease, const struct lh_error *error)
+static void check_token(const struct job *job, int i)
+{
+    int64_t token = lh_lease_token(job->leases[i]), *last = &last_token[job->scopes[i]];
+
+    if (!lh_lease_is_held(job->leases[i]) || is_forced(&sim.world.scopes[job->scopes[i]], job))
+        return;
+    if (job->mode == LH_EXCLUSIVE && token <= *last)
+        fake_fail("token %lld of k%d after %lld", (long long)token, job->scopes[i], (long long)*last);
+    if (token > *last)
+        *last = token;
+}
+
+static void on_acquired_all(void *arg, enum lh_status status, struct lh_lease *const *leases,
+                            const struct lh_error *error)
 {
     struct job *job = arg;
-    int64_t token;
     char text[37];
 
     if (job->state != WAITING)
         fake_fail("an acquire was answered twice");
     job->request = NULL;
-    note(lh_status_name(status), job->worker->number, job->scope);
+    note(lh_status_name(status), job->worker->number, job->scopes[0]);
     if (status != LH_OK) {
         check_refusal(job, status, error);
         sim.seen.refusals++;
@@ -111,32 +130,50 @@ static void on_acquired(void *arg, enum lh_status status, struct lh_lease *lease
         return;
     }
     sim.seen.grants++;
-    job->lease = lease;
-    lh_lease_key(lease, text);
+    sim.seen.together += job->count > 1;
+    memcpy(job->leases, leases, (size_t)job->count * sizeof(leases[0]));
+    lh_lease_key(leases[0], text);
     lh_uuid_parse(text, &job->lease_key);
     job->state = HOLDING;
-    token = lh_lease_token(lease);
     check(job);
-    if (lh_lease_is_held(lease)) {
-        if (job->mode == LH_EXCLUSIVE && token <= last_token[job->scope])
-            fake_fail("token %lld of k%d after %lld", (long long)token, job->scope, (long long)last_token[job->scope]);
-        if (token > last_token[job->scope])
-            last_token[job->scope] = token;
-    }
+    for (int i = 0; i < job->count; i++)
+        check_token(job, i);
     act_later(job, chance(30) ? ms_below(8000) : ms_below(300));
+}
+
+static void on_acquired(void *arg, enum lh_status status, struct lh_lease *lease, const struct lh_error *error)
+{
+    on_acquired_all(arg, status, &lease, error);
 }
 
 static void on_lost(void *arg, struct lh_lease *lease, enum lh_lost_reason reason, const char *words)
 {
     struct job *job = lh_lease_user(lease);
 
-    note(lh_lost_reason_name(reason), job->worker->number, job->scope);
+    note(lh_lost_reason_name(reason), job->worker->number, job->scopes[0]);
     sim.seen.losses++;
+    sim.seen.forced += reason == LH_LOST_FORCED;
     if (lh_lease_is_held(lease))
-        fake_fail("a lost lease of k%d is held", job->scope);
+        fake_fail("a lost lease of %s is held", lh_lease_scope_key(lease));
     if (job->state == HOLDING)
         job->state = LOST;
     act_later(job, ms_below(100));
+}
+
+static void forget(struct job *job)
+{
+    for (int i = 0; i < SCOPES; i++) {
+        lh_lease_destroy(job->leases[i]);
+        job->leases[i] = NULL;
+    }
+}
+
+/* As lh_try_release, where they are held. */
+static void let_go(struct job *job)
+{
+    forget(job);
+    job->state = IDLE;
+    act_later(job, ms_below(500));
 }
 
 static void on_released(void *arg, enum lh_status status, const struct lh_error *error)
@@ -149,10 +186,7 @@ static void on_released(void *arg, enum lh_status status, const struct lh_error 
     if (status != LH_OK)
         check_refusal(job, status, error);
     job->request = NULL;
-    lh_lease_destroy(job->lease);
-    job->lease = NULL;
-    job->state = IDLE;
-    act_later(job, ms_below(500));
+    let_go(job);
 }
 
 static void on_downgraded(void *arg, enum lh_status status, const struct lh_error *error)
@@ -167,15 +201,39 @@ static void on_downgraded(void *arg, enum lh_status status, const struct lh_erro
 
 /* --- what a job does --- */
 
+/* Different ones, in any order. */
+static void choose_scopes(struct job *job)
+{
+    job->count = chance(20) ? SCOPES - below(2) : 1;
+    job->scopes[0] = below(SCOPES);
+    for (int i = 1; i < job->count; i++)
+        job->scopes[i] = (job->scopes[0] + i) % SCOPES;
+    job->mode = chance(30) ? LH_SHARED : LH_EXCLUSIVE;
+}
+
+static enum lh_status ask(struct job *job, struct lh_acquire_options *options, struct lh_error *error)
+{
+    struct lh_acquire_scope scopes[SCOPES] = {{0}};
+    char keys[SCOPES][8];
+
+    for (int i = 0; i < job->count; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "k%d", job->scopes[i]);
+        scopes[i] = (struct lh_acquire_scope){
+            .declared = job->worker->declared, .key = keys[i], .mode = job->mode, .user = job};
+    }
+    if (job->count > 1)
+        return lh_acquire_all_async(scopes, (size_t)job->count, options, on_acquired_all, job, &job->request, error);
+    options->user = job;
+    options->mode = job->mode;
+    return lh_acquire_async(job->worker->declared, keys[0], options, on_acquired, job, &job->request, error);
+}
+
 static void acquire(struct job *job)
 {
-    struct lh_acquire_options options = {.user = job, .timeout_us = LH_US_PER_S + ms_below(4000)};
+    struct lh_acquire_options options = {.timeout_us = LH_US_PER_S + ms_below(4000)};
     struct lh_error error;
-    char key[8];
 
-    job->scope = below(SCOPES);
-    snprintf(key, sizeof(key), "k%d", job->scope);
-    options.mode = job->mode = chance(30) ? LH_SHARED : LH_EXCLUSIVE;
+    choose_scopes(job);
     switch (below(4)) {
     case 0:
         break;
@@ -183,15 +241,15 @@ static void acquire(struct job *job)
         options.wait_us = ms_below(3000);
         break;
     case 2:
-        options.wait_while_alive = true;
+        options.wait_while_alive = job->count == 1; /* the only wait that several do not have */
         break;
     default:
         options.wait_us = LH_FOREVER;
     }
     job->state = WAITING;
-    note("acquires", job->worker->number, job->scope);
-    if (lh_acquire_async(job->worker->declared, key, &options, on_acquired, job, &job->request, &error) != LH_OK)
-        fake_fail("worker %d may not ask for %s: %s", job->worker->number, key, error.message);
+    note("acquires", job->worker->number, job->scopes[0] + 10 * job->count);
+    if (ask(job, &options, &error) != LH_OK)
+        fake_fail("worker %d may not ask for k%d: %s", job->worker->number, job->scopes[0], error.message);
     if (chance(15))
         act_later(job, ms_below(1000)); /* to give it up again */
 }
@@ -199,17 +257,14 @@ static void acquire(struct job *job)
 static void give_back(struct job *job)
 {
     /* A release that waits for its answer gives up after a while; the set of releases does not. */
-    if (!sim.is_gentle && (job->state == LOST || chance(60))) {
+    if (!sim.is_gentle && job->count == 1 && (job->state == LOST || chance(60))) {
         job->state = RELEASING;
-        if (lh_release_async(job->lease, NULL, on_released, job, &job->request, NULL) == LH_OK)
+        if (lh_release_async(job->leases[0], NULL, on_released, job, &job->request, NULL) == LH_OK)
             return;
         job->request = NULL;
     }
-    note("lets go", job->worker->number, job->scope);
-    lh_lease_destroy(job->lease); /* as lh_try_release, where it is held */
-    job->lease = NULL;
-    job->state = IDLE;
-    act_later(job, ms_below(500));
+    note("lets go", job->worker->number, job->scopes[0]);
+    let_go(job);
 }
 
 static void act(void *arg)
@@ -229,9 +284,9 @@ static void act(void *arg)
             act_later(job, 100 * LH_US_PER_MS);
             return;
         }
-        if (job->mode == LH_EXCLUSIVE && chance(20)) {
+        if (job->mode == LH_EXCLUSIVE && job->count == 1 && chance(20)) {
             job->mode = LH_SHARED;
-            job->is_downgrading = lh_downgrade_async(job->lease, 1, NULL, on_downgraded, job, NULL, NULL) == LH_OK;
+            job->is_downgrading = lh_downgrade_async(job->leases[0], 1, NULL, on_downgraded, job, NULL, NULL) == LH_OK;
             act_later(job, ms_below(1000));
             return;
         }
@@ -302,7 +357,7 @@ void worker_kill(int number)
     lh_client_destroy(worker->client);
     worker->client = NULL;
     for (int j = 0; j < JOBS; j++) {
-        lh_lease_destroy(worker->jobs[j].lease);
+        forget(&worker->jobs[j]);
         lh_timer_finish(&worker->jobs[j].timer);
     }
     process_end(&worker->process);
