@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -93,7 +94,13 @@ int64_t __wrap_lh_clock_us(void)
     return sim.world.now_us;
 }
 
-int __real_timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *before);
+/* It goes off by a write. */
+int __wrap_timerfd_create(int clock, int flags);
+int __wrap_timerfd_create(int clock, int flags)
+{
+    return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+}
+
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *before);
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *before)
 {
@@ -123,12 +130,10 @@ ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags)
 
 static void fire_timers(void)
 {
-    static const struct itimerspec at_once = {.it_value.tv_nsec = 1};
-
     for (int i = timer_count; i-- > 0;) {
         if (timers[i].at_us > sim.world.now_us || process_is_stopped(timers[i].process))
             continue;
-        __real_timerfd_settime(timers[i].fd, 0, &at_once, NULL);
+        eventfd_write(timers[i].fd, 1);
         timers[i].process->turns = 2;
         timers[i] = timers[--timer_count];
     }
@@ -154,35 +159,18 @@ static int64_t next_timer_us(void)
 
 /* --- processes --- */
 
-/* libevent tells nobody its descriptor: the newest. */
-static int find_epoll_fd(void)
-{
-    char path[64], target[64];
-
-    for (int fd = 255; fd >= 0; fd--) {
-        ssize_t size;
-        bool is_known = false;
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        size = readlink(path, target, sizeof(target));
-        if (size != (ssize_t)strlen("anon_inode:[eventpoll]") ||
-            memcmp(target, "anon_inode:[eventpoll]", (size_t)size) != 0)
-            continue;
-        for (int i = 0; i < PROCESSES_MAX; i++)
-            is_known = is_known || (processes[i] != NULL && processes[i]->epoll_fd == fd);
-        if (!is_known)
-            return fd;
-    }
-    fake_fail("no epoll");
-    return -1;
-}
-
 void process_start(struct process *process)
 {
-    int i = 0;
+    int i = 0, lowest = dup(STDERR_FILENO);
 
-    *process = (struct process){.turns = 2, .epoll_fd = -1};
+    *process = (struct process){.turns = 2};
+    /* libevent tells nobody its descriptor: the second that a loop opens, after its timer's. */
+    process->epoll_fd = dup(STDERR_FILENO);
+    close(lowest);
+    close(process->epoll_fd);
     process->loop = lh_loop_create();
-    process->epoll_fd = find_epoll_fd();
+    if (process->loop->clock_watch.fd != lowest)
+        fake_fail("a loop opens something else first");
     while (processes[i] != NULL)
         i++;
     processes[i] = process;
