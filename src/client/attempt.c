@@ -180,7 +180,7 @@ static void on_attempt_done(void *arg, const struct lh_rpc_result *result)
     if (failure.reason == RETRY_NO_REASON) {
         lh_request_become_over(request);
     } else if (failure.reason == REQUEST_AGAIN) {
-        lh_attempt_begin(request);
+        lh_request_wait(request);
     } else {
         move_on(request, failure.reason);
         failure.blocked_us = now_us - request->sent_us;

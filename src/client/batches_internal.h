@@ -142,6 +142,9 @@ struct releases {
     struct lh_timer pause;
     uint32_t failures; /* failed batches in a row */
     bool is_given_up;
+    /* Leases that the server did not know, of acquires whose answers were lost: one may be on its way yet. */
+    struct lh_heap doubted;
+    struct lh_timer doubt;
 };
 
 void lh_releases_init(struct releases *releases, struct lh_client *client);
@@ -162,6 +165,7 @@ struct lh_lease *lh_releases_find(struct releases *releases, const char *namespa
 
 /* Ends the pause, because a caller waits for a release. */
 void lh_releases_hurry(struct releases *releases);
+void lh_releases_close(struct releases *releases); /* the same, and what is only in doubt is forgotten */
 
 bool lh_releases_are_empty(struct releases *releases);
 

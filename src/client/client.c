@@ -67,7 +67,7 @@ static void begin_to_close(struct lh_client *client)
             lh_request_cancel(request, LH_CANCELED, "the client was closed");
     if (client->flush_us > 0) {
         lh_timer_arm_at_us(&client->flush_limit, lh_clock_us() + client->flush_us);
-        lh_releases_hurry(&client->releases);
+        lh_releases_close(&client->releases);
     } else {
         lh_releases_give_up(&client->releases);
     }

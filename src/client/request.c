@@ -153,6 +153,14 @@ void lh_request_begin_internal(struct lh_request *request)
     begin(request);
 }
 
+void lh_request_wait(struct lh_request *request)
+{
+    request->state = REQUEST_WAITING;
+    if (request->deadline_us != LH_FOREVER)
+        lh_timer_arm_at_us(&request->timer, request->deadline_us);
+    request->on_start(request);
+}
+
 static void start(void *arg)
 {
     struct lh_request *request = arg;
@@ -171,11 +179,8 @@ static void start(void *arg)
         request->on_context.arg = request;
         lh_context_add(request->context, &request->on_context);
     }
-    if (request->state != REQUEST_WAITING)
-        return;
-    if (request->deadline_us != LH_FOREVER)
-        lh_timer_arm_at_us(&request->timer, request->deadline_us);
-    request->on_start(request);
+    if (request->state == REQUEST_WAITING)
+        lh_request_wait(request);
 }
 
 static void run_start(struct client_task *task)

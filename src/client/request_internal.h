@@ -94,7 +94,8 @@ struct request_verb {
 
     /*
      * Judges a call that is over, with any result. Sets status and error to those that the request ends with if there
-     * is no further attempt, and returns the reason for one, RETRY_NO_REASON, or REQUEST_AGAIN: at once.
+     * is no further attempt, and returns the reason for one, RETRY_NO_REASON, or REQUEST_AGAIN: from
+     * its `on_start` on.
      */
     unsigned (*judge)(struct lh_request *request, const struct lh_reply *reply);
 
@@ -178,6 +179,7 @@ enum lh_status lh_request_submit(struct lh_request *request, void (*on_start)(st
 void lh_request_begin_internal(struct lh_request *request);
 
 void lh_request_go(struct lh_request *request);
+void lh_request_wait(struct lh_request *request); /* until then; it begins with `on_start` */
 
 /* Runs `on_start` of each request of the list again, because the wait is over. */
 void lh_requests_resume(struct lh_link *waiting);

@@ -112,6 +112,26 @@ START_TEST(several_that_may_have_been_granted_are_all_given_back)
 }
 END_TEST
 
+START_TEST(what_is_left_of_several_that_were_taken_back_is_released_first)
+{
+    struct all_answer answer;
+
+    fake_next(&fake, FAKE_ACQUIRE_ALL, FAKE_UNDO, 1, LH_OK);
+    fake_next(&fake, FAKE_RELEASE, FAKE_KEEP, 1, LH_OK);
+    acquire_three(NULL, &answer);
+    WAIT_FOR(fake.kept_count == 1);
+    ck_assert_uint_eq(fake.items[FAKE_RELEASE], 3);
+    ck_assert_uint_eq(fake.calls[FAKE_ACQUIRE_ALL], 2); /* lost; LEASE_ENDED */
+    ck_assert_str_eq(fake.lease_key, fake.ended_key);
+    fake_let_go(&fake);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_assert_uint_eq(fake.calls[FAKE_ACQUIRE_ALL], 3);
+    ck_assert_str_ne(fake.lease_key, fake.ended_key);
+    destroy_three(&answer);
+}
+END_TEST
+
 START_TEST(several_whose_time_was_over_before_they_came_are_all_given_back)
 {
     struct all_answer answer;
@@ -237,6 +257,7 @@ TCase *tcase_client_all(void)
     tcase_add_test(tcase, several_scopes_are_asked_for_in_their_order_and_each_lease_is_one_like_any_other);
     tcase_add_test(tcase, an_answer_for_several_that_got_lost_is_asked_for_again_with_the_same_lease_key);
     tcase_add_test(tcase, several_that_may_have_been_granted_are_all_given_back);
+    tcase_add_test(tcase, what_is_left_of_several_that_were_taken_back_is_released_first);
     tcase_add_test(tcase, several_whose_time_was_over_before_they_came_are_all_given_back);
     tcase_add_test(tcase, a_repeat_with_their_lease_key_returns_the_same_leases);
     tcase_add_test(tcase, a_lease_key_says_nothing_of_another_scope);

@@ -331,6 +331,31 @@ START_TEST(an_acquire_that_fails_in_doubt_is_given_back)
 }
 END_TEST
 
+START_TEST(an_acquire_that_may_still_be_on_its_way_is_given_back_until_its_lease_would_end)
+{
+    struct answer answer;
+
+    fake.release = LEASEHOLD__V1__OUTCOME__OUTCOME_LOST;
+    fake.end_reason = LEASEHOLD__V1__END_REASON__END_REASON_UNKNOWN;
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_KEEP, 1000, LH_OK);
+    acquire("a", &(struct lh_acquire_options){.timeout_us = LH_SECOND}, &answer);
+    WAIT_FOR(answer.done == 1);
+    WAIT_FOR(fake.calls[FAKE_RELEASE] == 1);
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_ANSWER, 1, LH_OK);
+    acquire("a", NULL, &answer); /* waits for no more of them */
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_assert_uint_eq(fake.calls[FAKE_RELEASE], 1);
+    WAIT_FOR(fake.calls[FAKE_RELEASE] == 3);
+    fake.release = LEASEHOLD__V1__OUTCOME__OUTCOME_OK;
+    WAIT_FOR(fake.calls[FAKE_RELEASE] == 4);
+    for (int64_t end_us = lh_clock_us() + 20 * LH_US_PER_S; lh_clock_us() < end_us;)
+        virtual_clock_turn(loop);
+    ck_assert_uint_eq(fake.calls[FAKE_RELEASE], 4);
+    lh_lease_destroy(answer.lease);
+}
+END_TEST
+
 START_TEST(a_wait_goes_on_after_the_servers_limit_with_what_is_left_of_it)
 {
     struct lh_acquire_options options = {.wait_us = 60 * LH_US_PER_S};
@@ -533,6 +558,7 @@ TCase *tcase_client_leases(void)
     tcase_add_test(tcase, an_answer_that_got_lost_is_asked_for_again_under_the_same_lease_key);
     tcase_add_test(tcase, what_the_server_took_back_is_asked_for_anew);
     tcase_add_test(tcase, an_acquire_that_fails_in_doubt_is_given_back);
+    tcase_add_test(tcase, an_acquire_that_may_still_be_on_its_way_is_given_back_until_its_lease_would_end);
     tcase_add_test(tcase, a_wait_goes_on_after_the_servers_limit_with_what_is_left_of_it);
     tcase_add_test(tcase, a_first_try_has_the_whole_wait_though_it_begins_late);
     tcase_add_test(tcase, a_call_carries_the_time_of_its_context_and_ends_with_it);

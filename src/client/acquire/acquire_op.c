@@ -3,7 +3,8 @@
  * its answer was lost. Then three things may happen:
  *
  *     it is repeated and answered: the lease is the one of the first attempt, or of this one; nobody can tell
- *     LEASE_ENDED: the server granted it, saw the connection break and took it back; a new lease key begins anew
+ *     LEASE_ENDED: the server granted it, saw the connection break and took it back; a new lease key begins anew, of
+ *         several once what is left of them is released
  *     it fails for good: whatever the server may have granted is released, by the set of releases
  */
 #include "client/acquire_internal.h"
@@ -14,6 +15,8 @@
 #include "client/context.h"
 #include "client/lease_internal.h"
 #include "client/request_internal.h"
+
+#define DOUBT_FIRST_US LH_US_PER_S
 
 static struct acquire_op *op_of(struct lh_request *request)
 {
@@ -33,6 +36,7 @@ static void give_back(struct acquire_op *op)
             continue;
         lease = lh_lease_create(wanted->declared, wanted->key, &op->key);
         atomic_store(&lease->state, LEASE_RELEASING);
+        lease->doubt_us = DOUBT_FIRST_US;
         atomic_store(&lease->deadline_us, lh_plus_us(lh_clock_us(), wanted->declared->options.duration_us));
         if (lh_releases_enqueue(op->request.client, lease) != LH_OK)
             lh_lease_unref(lease);
@@ -138,6 +142,8 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
     }
     if (reply->has_reason && reply->reason == LH_LEASE_ENDED && request->is_in_doubt && !op->is_own_key) {
         request->is_in_doubt = false;
+        if (op->count > 1) /* the others may be held yet, by nobody who knows */
+            give_back(op);
         op->key = lh_uuid_random();
         return REQUEST_AGAIN;
     }

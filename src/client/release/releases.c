@@ -144,6 +144,52 @@ static void leave_to_expire(struct releases *releases, struct lh_lease *lease, c
     let_go(releases, lease);
 }
 
+/* --- doubt: who waits for the release goes on, and the release is repeated after twice as long each time --- */
+
+static void arm_doubt(struct releases *releases)
+{
+    int64_t next_us = lh_heap_next_us(&releases->doubted);
+
+    if (next_us != LH_NEVER)
+        lh_timer_arm_at_us(&releases->doubt, next_us);
+}
+
+static void doubt(struct releases *releases, struct lh_lease *lease)
+{
+    int64_t again_us = lh_plus_us(lh_clock_us(), lease->doubt_us);
+
+    if (lease->doubt_us == 0 || releases->is_given_up || releases->doubted.count >= releases->client->inbox.max ||
+        again_us >= atomic_load(&lease->deadline_us))
+        return;
+    lease->doubt_us *= 2;
+    lh_lease_ref(lease);
+    lh_heap_set(&releases->doubted, &lease->due, again_us);
+    arm_doubt(releases);
+}
+
+static void on_doubt(void *arg)
+{
+    struct releases *releases = arg;
+    struct lh_heap_timer *due;
+
+    while ((due = lh_heap_due(&releases->doubted, lh_clock_us())) != NULL) {
+        struct lh_lease *lease = LH_CONTAINER(struct lh_lease, due, due);
+        atomic_store(&lease->state, LEASE_RELEASING);
+        if (lh_releases_enqueue(releases->client, lease) != LH_OK)
+            lh_lease_unref(lease);
+    }
+    arm_doubt(releases);
+}
+
+static void forget_doubts(struct releases *releases)
+{
+    struct lh_heap_timer *due;
+
+    while ((due = lh_heap_due(&releases->doubted, LH_NEVER)) != NULL)
+        lh_lease_unref(LH_CONTAINER(struct lh_lease, due, due));
+    lh_timer_cancel(&releases->doubt);
+}
+
 /* Again, as long as there may be something to release. */
 static void try_again(struct releases *releases, struct lh_lease *lease, const char *words)
 {
@@ -183,6 +229,9 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
     for (size_t i = 0; i < batch->count; i++) {
         const Leasehold__V1__ReleaseResult *result = response->results[i];
         batch_of(request)->was_told_to_retry |= result->outcome == LEASEHOLD__V1__OUTCOME__OUTCOME_RETRY;
+        if (result->outcome == LEASEHOLD__V1__OUTCOME__OUTCOME_LOST &&
+            result->end_reason == LEASEHOLD__V1__END_REASON__END_REASON_UNKNOWN)
+            doubt(releases, batch->leases[i]);
         if (result->outcome == LEASEHOLD__V1__OUTCOME__OUTCOME_OK ||
             result->outcome == LEASEHOLD__V1__OUTCOME__OUTCOME_LOST)
             let_go(releases, batch->leases[i]);
@@ -273,6 +322,12 @@ void lh_releases_hurry(struct releases *releases)
     lh_releases_drain(releases);
 }
 
+void lh_releases_close(struct releases *releases)
+{
+    forget_doubts(releases);
+    lh_releases_hurry(releases);
+}
+
 bool lh_releases_are_empty(struct releases *releases)
 {
     struct lh_client *client = releases->client;
@@ -295,6 +350,7 @@ void lh_releases_give_up(struct releases *releases)
 
     releases->is_given_up = true;
     lh_timer_cancel(&releases->pause);
+    forget_doubts(releases);
     take_set(releases);
     while ((lease = queue_take(&releases->taken)) != NULL)
         leave_to_expire(releases, lease, "the client was closed");
@@ -309,10 +365,13 @@ void lh_releases_init(struct releases *releases, struct lh_client *client)
     queue_init(&client->inbox.queue);
     lh_table_init(&releases->by_scope, scope_is_equal);
     lh_timer_init(&releases->pause, client->loop, on_pause_over, releases);
+    lh_timer_init(&releases->doubt, client->loop, on_doubt, releases);
 }
 
 void lh_releases_finish(struct releases *releases)
 {
     lh_timer_finish(&releases->pause);
+    lh_timer_finish(&releases->doubt);
+    lh_heap_finish(&releases->doubted);
     lh_table_finish(&releases->by_scope);
 }
