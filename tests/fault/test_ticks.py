@@ -205,9 +205,9 @@ def test_each_instant_runs_once_or_is_reported(tmp_path):
         world.close()
     states = collections.Counter(tick.state for tick in ticks)
     print(f"seed {seed}: {sum(tick.instants for tick in ticks)} instants, {dict(states)}, {len(ran)} runs, {world.workers.started - WORKERS} workers died")
-    said = (tmp_path / "workers").read_text()
-    assert not said, said
     wrong = list(judge(ticks, ran, world.names, EACH))
     assert not wrong, wrong[:20]
+    said = (tmp_path / "workers").read_text()
+    assert not said, said
     assert states["done"] > TICKS / 10 and len(ran) >= states["done"] and world.workers.started > WORKERS
     assert any(tick.attempts > 1 for tick in ticks), "no tick had a second attempt"

@@ -4,6 +4,7 @@
 
 A schedule whose name ends in `once` has the run and the release in one transaction, another one first the run, behind guard(), and then the release.
 """
+import logging
 import os
 import random
 import signal
@@ -13,6 +14,9 @@ import time
 import psycopg
 
 CLAIM = "select at, attempt, (lease).namespace, (lease).key, (lease).lease_key, (lease).token from leasehold.claim_tick(%s, owner => %s, duration => '1 s')"
+
+
+logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # it warns of each rollback that a killed server does not answer
 
 
 class Failed(Exception):
