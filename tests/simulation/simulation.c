@@ -366,8 +366,8 @@ static void print_queues(void)
 {
     for (int s = 0; s < SCOPES; s++) {
         const struct fake_scope *scope = &sim.world.scopes[s];
-        fprintf(stderr, "k%d: %s, %zu shared holders, capacity %d\n", s, scope->is_held ? "held" : "free",
-                scope->share_count, (int)scope->capacity);
+        fprintf(stderr, "k%d: %s %d, %zu shared holders, capacity %d\n", s, scope->is_held ? "held by" : "free",
+                scope->lease_key.bytes[0], scope->share_count, (int)scope->capacity);
         for (size_t i = 0; i < scope->row_count; i++) {
             const struct fake_row *row = &scope->rows[i];
             fprintf(stderr, "    ticket %lld, daemon %d, lease key %d, %s, %s\n", (long long)row->ticket, row->node,

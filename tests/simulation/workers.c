@@ -22,6 +22,7 @@ struct job {
     enum lh_mode mode;
     struct lh_request *request;
     struct lh_lease *leases[SCOPES];
+    int64_t forced_at_us[SCOPES]; /* when its end by force was seen; 0: it was not */
     struct lh_timer timer;
     bool is_downgrading;
     bool ends;
@@ -32,6 +33,7 @@ struct worker {
     struct process process;
     struct lh_client *client; /* NULL: it was killed */
     struct lh_declared *declared;
+    int64_t duration_us;
     struct job jobs[JOBS];
 };
 
@@ -52,7 +54,17 @@ static bool is_forced(const struct fake_scope *scope, const struct job *job)
     return false;
 }
 
-static void check(const struct job *job)
+/* A renewal that came before is answered yet; none that comes later. */
+static void check_forced(struct job *job, int i)
+{
+    if (job->forced_at_us[i] == 0)
+        job->forced_at_us[i] = lh_clock_us();
+    if (lh_lease_deadline_us(job->leases[i]) > job->forced_at_us[i] + job->worker->duration_us)
+        fake_fail("worker %d was renewed on k%d after its lease was ended by force", job->worker->number,
+                  job->scopes[i]);
+}
+
+static void check(struct job *job)
 {
     for (int i = 0; i < job->count; i++) {
         struct fake_scope *scope = &sim.world.scopes[job->scopes[i]];
@@ -60,7 +72,11 @@ static void check(const struct job *job)
         if (job->leases[i] == NULL || !lh_lease_is_held(job->leases[i]))
             continue;
         granted = fake_lease(scope, &job->lease_key);
-        if ((granted == NULL || !granted->is_held) && !is_forced(scope, job))
+        if (granted != NULL && granted->is_held)
+            continue;
+        if (is_forced(scope, job))
+            check_forced(job, i);
+        else
             fake_fail("worker %d believes for %.3f s more that it holds k%d with the token %lld, and the database has "
                       "given it away",
                       job->worker->number, (double)lh_lease_remaining_us(job->leases[i]) / 1e6, job->scopes[i],
@@ -165,6 +181,7 @@ static void forget(struct job *job)
     for (int i = 0; i < SCOPES; i++) {
         lh_lease_destroy(job->leases[i]);
         job->leases[i] = NULL;
+        job->forced_at_us[i] = 0;
     }
 }
 
@@ -318,6 +335,7 @@ void worker_start(int number)
     *worker = (struct worker){.number = number};
     if (sim.is_gentle && chance(50))
         declaration.duration_us = LONG_US;
+    worker->duration_us = declaration.duration_us;
     process_start(&worker->process);
     for (int d = 0; d < sim.daemons; d++) {
         size_t used = strlen(endpoints);

@@ -150,6 +150,7 @@ static void grant_all(const struct together *all)
             fake_wake_head(world, all->node->index, all->scopes[i]);
         } else {
             own->heartbeat_at_us = world->now_us;
+            own->heartbeats++;
             own->duration_us = item->terms.duration_us;
             own->granted_by = all->node->index;
         }

@@ -160,6 +160,8 @@ static void store_start(struct lh_store *store, const struct lh_store_events *ev
 static void on_stopped(struct fake_world *world, void *arg, uint64_t n)
 {
     struct fake_node *node = arg;
+    if (node->is_gone) /* it was killed meanwhile */
+        return;
     while (node->control_count > 0)
         answer_control(node, LH_CANCELED);
     fake_unregister(node);
