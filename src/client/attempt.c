@@ -95,6 +95,14 @@ static void start_call(struct lh_request *request, const struct lh_buffer *messa
     lh_rpc_client_call_half_close(request->call);
 }
 
+void lh_attempt_wait_for_turn(struct lh_request *request)
+{
+    request->state = REQUEST_WAITING;
+    if (request->deadline_us != LH_FOREVER)
+        lh_timer_arm_at_us(&request->timer, request->deadline_us);
+    request->on_start(request);
+}
+
 void lh_attempt_begin(struct lh_request *request)
 {
     struct lh_client *client = request->client;
@@ -180,7 +188,7 @@ static void on_attempt_done(void *arg, const struct lh_rpc_result *result)
     if (failure.reason == RETRY_NO_REASON) {
         lh_request_become_over(request);
     } else if (failure.reason == REQUEST_AGAIN) {
-        lh_request_wait(request);
+        lh_attempt_wait_for_turn(request);
     } else {
         move_on(request, failure.reason);
         failure.blocked_us = now_us - request->sent_us;

@@ -107,8 +107,8 @@ struct lh_lease {
     int64_t tried_us;
     int64_t longest_us;       /* end of its longest hold; LH_FOREVER: never */
     struct lh_heap_timer due; /* latest time for on_lost; among the doubted, for the next release */
-    int64_t
-        doubt_us; /* how long the server is trusted that does not know it; 0: it never came from an acquire in doubt */
+    /* The pause before a release that the server did not know is repeated; 0: it is not. */
+    int64_t doubt_us;
     struct lh_link held; /* link in the declaration's `held` */
     /* Entry in the client's leases; later in its releases, by scope. */
     struct lh_table_entry entry;

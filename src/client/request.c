@@ -153,14 +153,6 @@ void lh_request_begin_internal(struct lh_request *request)
     begin(request);
 }
 
-void lh_request_wait(struct lh_request *request)
-{
-    request->state = REQUEST_WAITING;
-    if (request->deadline_us != LH_FOREVER)
-        lh_timer_arm_at_us(&request->timer, request->deadline_us);
-    request->on_start(request);
-}
-
 static void start(void *arg)
 {
     struct lh_request *request = arg;
@@ -180,7 +172,7 @@ static void start(void *arg)
         lh_context_add(request->context, &request->on_context);
     }
     if (request->state == REQUEST_WAITING)
-        lh_request_wait(request);
+        lh_attempt_wait_for_turn(request);
 }
 
 static void run_start(struct client_task *task)

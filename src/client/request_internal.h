@@ -179,7 +179,6 @@ enum lh_status lh_request_submit(struct lh_request *request, void (*on_start)(st
 void lh_request_begin_internal(struct lh_request *request);
 
 void lh_request_go(struct lh_request *request);
-void lh_request_wait(struct lh_request *request); /* until then; it begins with `on_start` */
 
 /* Runs `on_start` of each request of the list again, because the wait is over. */
 void lh_requests_resume(struct lh_link *waiting);
@@ -206,6 +205,7 @@ void lh_request_finish(void *request);
 
 /* Begins an attempt at once. The request may be over when it returns. */
 void lh_attempt_begin(struct lh_request *request);
+void lh_attempt_wait_for_turn(struct lh_request *request); /* `on_start` says when that is */
 
 /* Judges every reply that is not the verb's own answer, as `judge` of the verbs. */
 unsigned lh_attempt_judge_error(struct lh_request *request, const struct lh_reply *reply);
