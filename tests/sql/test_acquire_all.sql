@@ -47,6 +47,9 @@ select is(t.stands('a', 'b', 'c'), 'a held 1; b held 1; c held 1', 'all under on
 select is((select count(distinct token) from leasehold.scope where namespace = 'all'), 3::bigint, 'each with a token of its own');
 select is(t.all(1, array['b', 'c', 'a']), 'renewed b c a', 'a repeat gets the same leases again');
 select is(t.all(1, array['c', 'a', 'b']), 'renewed c a b', 'in whatever order');
+select is((select string_agg(concat_ws(' ', outcome, end_reason), ', ')
+             from leasehold_internal.release_batch(t.key(901), '{all,all,all}', '{a,b,c}', array_fill(t.key(1), array[3]), array[null, null, null]::boolean[], '{null,null,null}')),
+          'lost, lost, lost', 'and a daemon that believes that nobody heard of them takes nothing back');
 select is(t.all(1, array['a', 'b']), 'invalid a items (those that were acquired with this lease key)', 'but not with fewer items');
 select is(t.all(1, array['a', 'b', 'c', 'd']), 'invalid d lease_key (one that holds all items, or none of them)', 'nor with more');
 select is(t.all(1, array['a', 'b', 'c'], array[0, 1, 0]), 'invalid b mode (exclusive, as this lease key holds it: downgrade it to share it)',
@@ -87,6 +90,9 @@ select leasehold.set_policy('all', capacity => 3);
 select is(t.all(10, array['s', 't', 'u'], array[2, 0, 3]), 'granted s t u', 'items have a mode each');
 select is((select array_agg(h.slots::text order by h.key) from leasehold.share h where h.lease_key = t.key(10)), array['{1,2}', '{1,2,3}'], 'and slots');
 select is(t.all(10, array['s', 't', 'u'], array[2, 0, 3]), 'renewed s t u', 'repeated with the same modes');
+select is((select array_agg(heartbeats order by key) from (select key, heartbeats from leasehold.share where lease_key = t.key(10)
+                                                            union all select key, heartbeats from leasehold.scope where lease_key = t.key(10)) x),
+          array[1, 1, 1]::bigint[], 'of which each lease has heard');
 select is(t.all(10, array['s', 'u'], array[2, 3]), 'invalid s items (those that were acquired with this lease key)', 'and the same items');
 select is(t.all(11, array['v', 's'], array[1, 1]), 'granted v s', 'another fits beside it');
 select is(t.all(12, array['v', 's'], array[1, 1]), 'queued s of w10', 'a third does not');
