@@ -96,15 +96,22 @@ void lh_settings_print_help(FILE *out)
                  "Exit status: 0 after a clean shutdown, 1 when it could not go on, 2 for wrong usage or settings.\n");
 }
 
+static void print_names(FILE *out, const char *name, const struct lh_strings *names)
+{
+    fprintf(out, "\n%s =", name);
+    for (size_t i = 0; i < names->count; i++)
+        fprintf(out, "%s %s", i > 0 ? "," : "", names->items[i]);
+}
+
 static void print_databases(const struct lh_settings *settings, FILE *out)
 {
     for (size_t i = 0; i < settings->database_count; i++) {
         const struct lh_database_section *section = &settings->databases[i];
         char *shown = lh_database_redact(section->database);
-        fprintf(out, "\n# %s:%d\n[database %s]\ndatabase = %s\nnamespaces =", settings->config, section->line,
-                section->name, shown);
-        for (size_t j = 0; j < section->namespaces.count; j++)
-            fprintf(out, "%s %s", j > 0 ? "," : "", section->namespaces.items[j]);
+        fprintf(out, "\n# %s:%d\n[database %s]\ndatabase = %s", settings->config, section->line, section->name, shown);
+        print_names(out, "namespaces", &section->namespaces);
+        if (section->spread.count > 0)
+            print_names(out, "spread", &section->spread);
         fprintf(out, "\ndefault = %s\n", section->is_default ? "yes" : "no");
         free(shown);
     }
@@ -157,15 +164,18 @@ void lh_settings_print_example(FILE *out)
                 setting->standard == NULL ? "" : setting->standard);
         free(more);
     }
-    fputs("\n# ---- Several databases ----\n"
-          "\n# Instead of database and embedded: a section for each, with the namespaces that live there, all below\n"
-          "# them included. One may be the default: it has all other namespaces.\n"
-          "#\n"
-          "#     [database eu]\n"
-          "#     database = host=db1.eu,db2.eu dbname=leasehold\n"
-          "#     namespaces = payments, shop.eu\n"
-          "#     default = no\n",
-          out);
+    fputs(
+        "\n# ---- Several databases ----\n"
+        "\n# Instead of database and embedded: a section for each, with the namespaces that live there, all below\n"
+        "# them included. One may be the default: it has all other namespaces. A namespace under spread has its keys\n"
+        "# spread over all sections that name it there.\n"
+        "#\n"
+        "#     [database eu]\n"
+        "#     database = host=db1.eu,db2.eu dbname=leasehold\n"
+        "#     namespaces = payments, shop.eu\n"
+        "#     spread = jobs\n"
+        "#     default = no\n",
+        out);
 }
 
 /* The end of a value in a connection string: a blank, unless quoted (libpq, "Connection Strings"). */

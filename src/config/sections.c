@@ -9,13 +9,14 @@
 
 #define PREFIX "database "
 
-enum { OF_DATABASE, OF_NAMESPACES, OF_DEFAULT };
+enum { OF_DATABASE, OF_NAMESPACES, OF_SPREAD, OF_DEFAULT };
 
 /* What a section may hold, as values of settings; offsets are those of struct lh_database_section. */
 static const struct {
     const char *name;
     enum lh_setting_type type;
-} keys[] = {{"database", LH_TYPE_STRING}, {"namespaces", LH_TYPE_WORDS}, {"default", LH_TYPE_BOOL}};
+} keys[] = {
+    {"database", LH_TYPE_STRING}, {"namespaces", LH_TYPE_WORDS}, {"spread", LH_TYPE_WORDS}, {"default", LH_TYPE_BOOL}};
 
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
@@ -79,7 +80,8 @@ static bool take(struct lh_database_section *section, size_t key, const char *va
 {
     static const struct lh_setting list = {.type = LH_TYPE_WORDS, .offset = offsetof(struct lh_settings, listen)};
     static const struct lh_setting truth = {.type = LH_TYPE_BOOL, .offset = offsetof(struct lh_settings, insecure)};
-    struct lh_settings scratch = {.listen = section->namespaces, .insecure = section->is_default};
+    struct lh_strings *names = key == OF_SPREAD ? &section->spread : &section->namespaces;
+    struct lh_settings scratch = {.listen = *names, .insecure = section->is_default};
     bool is_valid;
 
     if (key == OF_DATABASE) {
@@ -93,10 +95,10 @@ static bool take(struct lh_database_section *section, size_t key, const char *va
         return section->database != NULL;
     }
     is_valid = lh_setting_set(&scratch, key == OF_DEFAULT ? &truth : &list, value, is_more, why, why_bytes);
-    section->namespaces = scratch.listen;
+    *names = scratch.listen;
     section->is_default = scratch.insecure;
-    for (size_t i = 0; key == OF_NAMESPACES && is_valid && i < section->namespaces.count; i++)
-        is_valid = check_namespace(section->namespaces.items[i], why, why_bytes);
+    for (size_t i = 0; key != OF_DEFAULT && is_valid && i < names->count; i++)
+        is_valid = check_namespace(names->items[i], why, why_bytes);
     return is_valid;
 }
 
@@ -121,8 +123,8 @@ static void take_line(const struct lh_settings *settings, struct lh_database_sec
         return;
     }
     lh_config_error(errors,
-                    "%s:%d: [" PREFIX "%s] %s: unknown setting; a section of a database has database, namespaces and "
-                    "default, the others belong in [leasehold]",
+                    "%s:%d: [" PREFIX "%s] %s: unknown setting; a section of a database has database, namespaces, "
+                    "spread and default, the others belong in [leasehold]",
                     settings->config, line, section->name, name);
 }
 
@@ -161,32 +163,57 @@ static bool is_at_or_below(const char *ns, const char *top)
     return strncmp(ns, top, size) == 0 && (ns[size] == '\0' || ns[size] == '.');
 }
 
-static void check_pair(const struct lh_settings *settings, const struct lh_database_section *one, size_t i,
-                       const struct lh_database_section *other, size_t j, struct lh_config_errors *errors)
-{
-    const char *ns = one->namespaces.items[i], *top = other->namespaces.items[j];
+/* A namespace of a section: one of `namespaces`, or behind them one of `spread`. */
+struct entry {
+    const struct lh_database_section *section;
+    const char *ns;
+    size_t of;
+};
 
-    if (strcmp(ns, top) == 0 && (one == other ? i > j : one > other))
-        lh_config_error(errors, "%s:%d: [" PREFIX "%s] namespaces: %s is in [" PREFIX "%s] (line %d) already",
-                        settings->config, one->lines[OF_NAMESPACES], one->name, ns, other->name,
-                        other->lines[OF_NAMESPACES]);
-    else if (strcmp(ns, top) != 0 && is_at_or_below(ns, top))
+/* Returns false behind the last. */
+static bool get_entry(const struct lh_database_section *section, size_t index, struct entry *entry)
+{
+    bool is_spread = index >= section->namespaces.count;
+
+    if (is_spread)
+        index -= section->namespaces.count;
+    if (is_spread && index >= section->spread.count)
+        return false;
+    *entry = (struct entry){.section = section,
+                            .ns = is_spread ? section->spread.items[index] : section->namespaces.items[index],
+                            .of = is_spread ? OF_SPREAD : OF_NAMESPACES};
+    return true;
+}
+
+/* `is_later`: one stands behind the other. */
+static void check_pair(const struct lh_settings *settings, const struct entry *one, const struct entry *other,
+                       bool is_later, struct lh_config_errors *errors)
+{
+    bool is_same = strcmp(one->ns, other->ns) == 0;
+    bool are_parts = one->of == OF_SPREAD && other->of == OF_SPREAD && one->section != other->section;
+
+    if (is_same && is_later && !are_parts)
+        lh_config_error(errors, "%s:%d: [" PREFIX "%s] %s: %s is in [" PREFIX "%s] (line %d) already", settings->config,
+                        one->section->lines[one->of], one->section->name, keys[one->of].name, one->ns,
+                        other->section->name, other->section->lines[other->of]);
+    else if (!is_same && is_at_or_below(one->ns, other->ns))
         lh_config_error(errors,
-                        "%s:%d: [" PREFIX "%s] namespaces: %s is below %s of [" PREFIX
-                        "%s] (line %d): a namespace and all below it live in one database",
-                        settings->config, one->lines[OF_NAMESPACES], one->name, ns, top, other->name,
-                        other->lines[OF_NAMESPACES]);
+                        "%s:%d: [" PREFIX "%s] %s: %s is below %s of [" PREFIX
+                        "%s] (line %d): a namespace and all below it live in the same databases",
+                        settings->config, one->section->lines[one->of], one->section->name, keys[one->of].name, one->ns,
+                        other->ns, other->section->name, other->section->lines[other->of]);
 }
 
 static void check_overlaps(const struct lh_settings *settings, struct lh_config_errors *errors)
 {
-    const struct lh_database_section *end = settings->databases + settings->database_count;
+    const struct lh_database_section *list = settings->databases;
+    struct entry one, other;
 
-    for (const struct lh_database_section *one = settings->databases; one < end; one++)
-        for (const struct lh_database_section *other = settings->databases; other < end; other++)
-            for (size_t i = 0; i < one->namespaces.count; i++)
-                for (size_t j = 0; j < other->namespaces.count; j++)
-                    check_pair(settings, one, i, other, j, errors);
+    for (size_t s = 0; s < settings->database_count; s++)
+        for (size_t i = 0; get_entry(&list[s], i, &one); i++)
+            for (size_t t = 0; t < settings->database_count; t++)
+                for (size_t j = 0; get_entry(&list[t], j, &other); j++)
+                    check_pair(settings, &one, &other, s > t || (s == t && i > j), errors);
 }
 
 static void check_database(const struct lh_settings *settings, const struct lh_database_section *section,
@@ -218,8 +245,8 @@ void lh_databases_check(const struct lh_settings *settings, struct lh_config_err
     for (size_t i = 0; i < settings->database_count; i++) {
         const struct lh_database_section *section = &settings->databases[i];
         check_database(settings, section, errors);
-        if (section->namespaces.count == 0 && !section->is_default)
-            lh_config_error(errors, "%s:%d: [" PREFIX "%s] has no namespace: set namespaces, or default = yes",
+        if (section->namespaces.count == 0 && section->spread.count == 0 && !section->is_default)
+            lh_config_error(errors, "%s:%d: [" PREFIX "%s] has no namespace: set namespaces, spread, or default = yes",
                             settings->config, section->line, section->name);
         if (section->is_default && standard != NULL)
             lh_config_error(errors, "%s:%d: [" PREFIX "%s] default = yes: [" PREFIX "%s] (line %d) is the default",
@@ -231,11 +258,17 @@ void lh_databases_check(const struct lh_settings *settings, struct lh_config_err
     check_overlaps(settings, errors);
 }
 
+static void finish_names(struct lh_strings *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->items[i]);
+    free(names->items);
+}
+
 static void finish(struct lh_database_section *section)
 {
-    for (size_t i = 0; i < section->namespaces.count; i++)
-        free(section->namespaces.items[i]);
-    free(section->namespaces.items);
+    finish_names(&section->namespaces);
+    finish_names(&section->spread);
     free(section->database);
     free(section->name);
 }
@@ -249,15 +282,21 @@ void lh_databases_clear(struct lh_settings *settings)
     settings->database_count = 0;
 }
 
-static bool is_equal(const struct lh_database_section *one, const struct lh_database_section *other)
+static bool are_equal_names(const struct lh_strings *one, const struct lh_strings *other)
 {
-    if (strcmp(one->name, other->name) != 0 || strcmp(one->database, other->database) != 0 ||
-        one->is_default != other->is_default || one->namespaces.count != other->namespaces.count)
+    if (one->count != other->count)
         return false;
-    for (size_t i = 0; i < one->namespaces.count; i++)
-        if (strcmp(one->namespaces.items[i], other->namespaces.items[i]) != 0)
+    for (size_t i = 0; i < one->count; i++)
+        if (strcmp(one->items[i], other->items[i]) != 0)
             return false;
     return true;
+}
+
+static bool is_equal(const struct lh_database_section *one, const struct lh_database_section *other)
+{
+    return strcmp(one->name, other->name) == 0 && strcmp(one->database, other->database) == 0 &&
+           one->is_default == other->is_default && are_equal_names(&one->namespaces, &other->namespaces) &&
+           are_equal_names(&one->spread, &other->spread);
 }
 
 bool lh_databases_are_equal(const struct lh_settings *one, const struct lh_settings *other)

@@ -39,11 +39,13 @@ enum lh_tls_client_auth { LH_TLS_CLIENT_REQUIRE, LH_TLS_CLIENT_REQUEST };
 
 /*
  * The sections [database NAME] of the configuration file: where there is more than one database, each has the
- * namespaces that live in it, with all below them; one section may be the default, which has all others.
+ * namespaces that live in it, with all below them; one section may be the default, which has all others. A namespace
+ * that several sections have under `spread` has a part of its keys in each.
  *
  *     [database eu]
  *     database = host=db1.eu,db2.eu dbname=leasehold
  *     namespaces = payments, shop.eu
+ *     spread = jobs
  */
 #define LH_DATABASES_MAX 64
 #define LH_DATABASE_NAME_MAX_BYTES 32 /* inih cuts a header at 49 bytes */
@@ -52,9 +54,10 @@ struct lh_database_section {
     char *name;
     char *database;               /* a connection string */
     struct lh_strings namespaces; /* dotted */
+    struct lh_strings spread;     /* the same; other sections may have them too */
     bool is_default;
     int line; /* line of its first setting in the file */
-    int lines[3];
+    int lines[4];
 };
 
 struct lh_settings {

@@ -108,6 +108,8 @@ static struct lh_service *place_service(struct lh_serving *serving, const struct
                                               .coordinator = databases->list[i].coordinator,
                                               .namespaces = (const char *const *)section->namespaces.items,
                                               .namespace_count = section->namespaces.count,
+                                              .spread = (const char *const *)section->spread.items,
+                                              .spread_count = section->spread.count,
                                               .is_default = section->is_default};
     }
     return lh_service_create_placed(places, databases->count, options);

@@ -18,9 +18,10 @@
 /*
  * The databases of namespaces. With one database there is one place, which has everything. With several, each has some
  * namespaces and all below them; the default, if there is one, has all others. No namespace of a place is below one of
- * another place.
+ * another place. A namespace may be spread: each of its keys has a place among those of the namespace, see
+ * places/spread.h. Its policies and rules are in all of them.
  *
- *     place = lh_places_find(places, "payments.eu");     NULL: it lives in no database
+ *     place = lh_places_of(places, "payments.eu", "invoice-42");     NULL: it lives in no database
  *     lh_coordinator_acquire(place->coordinator, ...)
  *
  * The home is the default, or the first without a default: bearer tokens are there, and its access rules count in all
@@ -33,6 +34,8 @@ struct lh_place {
     struct lh_store *store;
     const char *const *namespaces;
     size_t namespace_count;
+    const char *const *spread;
+    size_t spread_count;
     bool is_default;
 
     struct lh_service *service; /* this and the members below: only with several places */
@@ -54,14 +57,17 @@ size_t lh_places_count(const struct lh_places *places);
 struct lh_place *lh_places_at(const struct lh_places *places, size_t index);
 struct lh_place *lh_places_home(const struct lh_places *places);
 /* Returns the place of a namespace; NULL: it lives in no database. "" is the default's. A name with a dot behind it
-   means the namespaces below the name. */
+   means the namespaces below the name. Of a spread namespace it is the first by its name. */
 struct lh_place *lh_places_find(const struct lh_places *places, const char *ns);
-/* The same for a request that was validated: its namespaces live in one database. */
-struct lh_coordinator *lh_places_coordinator(const struct lh_places *places, const char *ns);
+/* Returns the place of a scope, or NULL. */
+struct lh_place *lh_places_of(const struct lh_places *places, const char *ns, const char *key);
+/* The same for a request that was validated: its scopes live in one database. */
+struct lh_coordinator *lh_places_coordinator(const struct lh_places *places, const char *ns, const char *key);
+bool lh_places_is_spread(const struct lh_places *places, const char *ns);
 /* Returns what the holder of the lease was asked, or NULL; valid until the next turn of the loop. */
 const struct lh_hand_over *lh_places_asked(const struct lh_places *places, const char *ns, const char *key,
                                            int64_t token);
-/* Returns true if `ns`, or with include_children some namespace below it, lives in the place. */
+/* Returns true if `ns` or some of its keys, or with include_children some namespace below it, lives in the place. */
 bool lh_places_has(const struct lh_places *places, const struct lh_place *place, const char *ns, bool include_children);
 
 /*
@@ -124,13 +130,24 @@ struct lh_store *lh_placed_store_create(const struct lh_places *places);
 /* Call it after the last answer of its stores; NULL does nothing. */
 void lh_placed_store_destroy(struct lh_store *store);
 
-/* --- placed lists --- */
+/* --- what needs several databases --- */
 
-/* Lists that go through all databases, for placed_store.c; each works as in struct lh_store_ops. */
+/* Each works as in struct lh_store_ops: placed_store.c calls them. */
+
+/* Lists leases of a spread namespace that has `ns`, from all of its databases, in the order of one. */
+enum lh_status lh_placed_leases(const struct lh_places *places, const char *ns, const struct lh_list_request *request,
+                                lh_list_cb *on_done, void *arg);
+/* Changes the policy or the rules of a spread namespace in one of its databases after the other, and answers with what the
+   last one says; reads from the first that is connected. */
+enum lh_status lh_placed_administer(const struct lh_places *places, const struct lh_admin_request *request,
+                                    lh_rows_cb *on_done, void *arg);
 
 /* Lists policies or rules of all databases. */
 enum lh_status lh_placed_list(const struct lh_places *places, const struct lh_list_page *page, lh_rows_cb *on_done,
                               void *arg);
+/* Counts what all databases have of each namespace. */
+enum lh_status lh_placed_counts(const struct lh_places *places, const struct lh_view_request *request,
+                                lh_rows_cb *on_done, void *arg);
 /* Reads one database after the other. */
 enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_view_request *request,
                               lh_rows_cb *on_done, void *arg);

@@ -46,6 +46,8 @@ struct lh_service_place {
     struct lh_coordinator *coordinator;
     const char *const *namespaces; /* dotted; each with all below it */
     size_t namespace_count;
+    const char *const *spread; /* the same; their keys are spread over all places that have them here */
+    size_t spread_count;
     bool is_default; /* has all other namespaces too */
 };
 

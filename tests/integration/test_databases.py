@@ -103,7 +103,7 @@ def test_several_scopes_are_acquired_together_in_one_database_only(site):
     with fails() as failure:
         acquire_all("z", "z", "orders.y")
     assert failure.value.code == grpc.StatusCode.INVALID_ARGUMENT
-    assert "must be in one database with the others: z lives in home, orders.y in eu" in failure.value.message
+    assert "must be in one database with the others: items[0] lives in home, this one in eu" in failure.value.message
     assert failure.value.bad_request.field_violations[0].field == "items[2].scope"
     assert rows(site, "eu") == ["orders/k0", "shop.eu.x/k1"] and rows(site, "home") == ["other/k0", "shop/k1"]
 
@@ -213,7 +213,7 @@ def test_the_consoles_lists_go_through_one_database_after_the_other(site, page_s
     waiters = [".".join(row["scope"]["namespace"]) + "/" + row["scope"]["key"] for row in rows_of("/queue?", "waiters")]
     assert waiters == ["other/k1", "other/k2", "orders/k1", "orders/k2"]
     names = [".".join(row["namespace"]["segments"]) for row in rows_of("/namespaces?", "namespaces")]
-    assert names == ["other", "orders"]
+    assert names == ["orders", "other"]
     assert [row["waiting"] for row in rows_of("/namespaces?namespace=orders&", "namespaces")] == ["2"]
     assert console.get("/scope?namespace=orders&key=k1").json["explain"]["waiters"] == 1
     assert len(console.get("/daemons").json["daemons"]) == 2  # one row of each database

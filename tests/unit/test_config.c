@@ -357,20 +357,22 @@ START_TEST(several_databases_have_a_section_each)
 {
     static const char text[] = "[leasehold]\nlanes = 2\n"
                                "[database eu]\ndatabase = host=a\n  password=secret\nnamespaces = x, y.z,\n  w\n"
-                               "[database us-1]\ndatabase = host=b\ndefault = yes\n";
+                               "[database us-1]\ndatabase = host=b\ndefault = yes\nspread = s\n"
+                               "[database us-2]\ndatabase = host=c\nspread = s, t\n";
     struct lh_settings other;
     char *shown;
 
     ck_assert_msg(load_config_file(text), "%s", config_errors.text);
     ck_assert_ptr_null(settings.database);
     ck_assert_ptr_null(settings.embedded);
-    ck_assert_uint_eq(settings.database_count, 2);
+    ck_assert_uint_eq(settings.database_count, 3);
     ck_assert_str_eq(settings.databases[0].name, "eu");
     ck_assert_str_eq(settings.databases[0].database, "host=a password=secret");
     ck_assert_uint_eq(settings.databases[0].namespaces.count, 3);
     ck_assert_str_eq(settings.databases[0].namespaces.items[2], "w");
     ck_assert(!settings.databases[0].is_default);
     ck_assert(settings.databases[1].is_default);
+    ck_assert_str_eq(settings.databases[2].spread.items[1], "t");
     shown = print(lh_settings_print_effective);
     ck_assert_ptr_nonnull(strstr(shown, "[database eu]\ndatabase = host=a password=***\nnamespaces = x, y.z, w\n"));
     other = settings;
@@ -380,6 +382,8 @@ START_TEST(several_databases_have_a_section_each)
     free(settings.databases[0].database);
     settings.databases[0].database = strdup("host=a password=secret");
     ck_assert(lh_databases_are_equal(&settings, &other));
+    settings.databases[2].spread.items[1][0] = 'u';
+    ck_assert(!lh_databases_are_equal(&settings, &other));
     lh_settings_finish(&other);
     free(shown);
 }

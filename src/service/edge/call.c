@@ -109,25 +109,34 @@ static bool is_away(const struct lh_place *place)
     return !readiness.is_ready || !place->store->ops->is_connected(place->store);
 }
 
-/* The database of the namespace, or the home. Where that is not away, the first that is: the call needed it too. */
-static const struct lh_place *find_away(const struct lh_service *service, const char *ns)
+/* The database of the scope or the namespace, or the home. Where that is not away, the first that is, of the namespace if
+   there is one: the call needed it too. */
+static const struct lh_place *find_away(const struct lh_service *service, const char *ns, const char *key)
 {
-    const struct lh_place *of = ns != NULL ? lh_places_find(service->places, ns) : NULL;
+    const struct lh_places *places = service->places;
+    const struct lh_place *of = NULL, *other = NULL;
 
+    if (ns != NULL)
+        of = key != NULL ? lh_places_of(places, ns, key) : lh_places_find(places, ns);
     if (of == NULL)
-        of = lh_places_home(service->places);
+        of = lh_places_home(places);
     if (is_away(of))
         return of;
-    for (size_t i = 0; i < lh_places_count(service->places); i++)
-        if (is_away(lh_places_at(service->places, i)))
-            return lh_places_at(service->places, i);
-    return of;
+    for (size_t i = 0; i < lh_places_count(places); i++) {
+        const struct lh_place *place = lh_places_at(places, i);
+        bool has_it = ns != NULL && lh_places_has(places, place, ns, false);
+        if ((other == NULL || has_it) && is_away(place))
+            other = place;
+        if (other != NULL && has_it)
+            return other;
+    }
+    return other != NULL ? other : of;
 }
 
-const char *lh_call_words_of_outage(const struct lh_service *service, const char *ns, const char *what_next,
-                                    char words[LH_OUTAGE_WORDS_BYTES])
+const char *lh_call_words_of_outage(const struct lh_service *service, const char *ns, const char *key,
+                                    const char *what_next, char words[LH_OUTAGE_WORDS_BYTES])
 {
-    const struct lh_place *place = find_away(service, ns);
+    const struct lh_place *place = find_away(service, ns, key);
     struct lh_readiness readiness;
     bool has_cause;
 
@@ -154,7 +163,7 @@ void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct 
         failure.status = LH_SHUTTING_DOWN;
         break;
     case LH_DATABASE_UNAVAILABLE: /* its own words speak of hosts and roles: they are for the log */
-        failure.message = lh_call_words_of_outage(lh_call_service(call), ns, "call again", words);
+        failure.message = lh_call_words_of_outage(lh_call_service(call), ns, key, "call again", words);
         break;
     case LH_INVALID_ARGUMENT:
         if (error != NULL && error->field[0] != '\0') {

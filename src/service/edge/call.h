@@ -50,9 +50,9 @@ void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct 
                   const char *key);
 
 /* Returns the message of DATABASE_UNAVAILABLE: the cause as far as clients may know it, and `what_next`. `ns` NULL:
-   several databases. */
-const char *lh_call_words_of_outage(const struct lh_service *service, const char *ns, const char *what_next,
-                                    char words[LH_OUTAGE_WORDS_BYTES]);
+   several databases; `key` NULL: those of the namespace. */
+const char *lh_call_words_of_outage(const struct lh_service *service, const char *ns, const char *key,
+                                    const char *what_next, char words[LH_OUTAGE_WORDS_BYTES]);
 
 /* Returns the request's path of a field of the database's functions: "key" -> "scope.key", "grace" ->
    "policy.grace". */

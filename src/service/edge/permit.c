@@ -164,10 +164,14 @@ static void note(struct lh_rpc_call *call, const struct lh_access_caller *caller
 bool lh_permit_knows_rules(struct lh_rpc_call *call, const char *ns, bool include_children)
 {
     const struct lh_places *places = lh_call_service(call)->places;
+    bool is_spread = lh_places_is_spread(places, ns), has_some = false; /* all of its databases have its rules */
 
+    for (size_t i = 0; is_spread && i < lh_places_count(places); i++)
+        has_some |= lh_places_at(places, i)->has_rules && lh_places_has(places, lh_places_at(places, i), ns, false);
     for (size_t i = 0; lh_places_count(places) > 1 && i < lh_places_count(places); i++) {
         const struct lh_place *place = lh_places_at(places, i);
-        bool counts = place == lh_places_home(places) || lh_places_has(places, place, ns, include_children);
+        bool counts =
+            place == lh_places_home(places) || (!has_some && lh_places_has(places, place, ns, include_children));
         if (counts && !place->has_rules)
             return false;
     }

@@ -267,13 +267,13 @@ static bool check_together(struct lh_validator *v, const struct lh_wanted_scope 
 
     if (v->places == NULL)
         return true;
-    first = lh_places_find(v->places, scopes[0].ns);
-    place = lh_places_find(v->places, scopes[n].ns);
+    first = lh_places_of(v->places, scopes[0].ns, scopes[0].key);
+    place = lh_places_of(v->places, scopes[n].ns, scopes[n].key);
     if (place == first)
         return true;
     return lh_violations_add(v->violations, lh_field_member(field, path, "scope"),
-                             "must be in one database with the others: %s lives in %s, %s in %s", scopes[0].ns,
-                             first->name, scopes[n].ns, place->name);
+                             "must be in one database with the others: items[0] lives in %s, this one in %s",
+                             first->name, place->name);
 }
 
 static bool validate_items(struct lh_validator *v, Leasehold__V1__AcquireItem *const *items, size_t n,
@@ -332,8 +332,12 @@ bool lh_validate_schedule_name(struct lh_validator *v, const Leasehold__V1__Name
     if (name == NULL)
         return lh_violations_add(v->violations, field, "must be given");
     lh_field_member(path, field, "segments");
-    return lh_validate_namespace(v, name->segments, name->n_segments, false, path, ns) &&
-           lh_validate_place(v, *ns, false, path);
+    if (!lh_validate_namespace(v, name->segments, name->n_segments, false, path, ns) ||
+        !lh_validate_place(v, *ns, false, path))
+        return false;
+    return v->places == NULL || !lh_places_is_spread(v->places, *ns) ||
+           lh_violations_add(v->violations, path,
+                             "must live in one database, as a schedule and its ticks do: %s is spread", *ns);
 }
 
 bool lh_validate_claim(struct lh_validator *v, const Leasehold__V1__ClaimTickRequest *request,

@@ -273,7 +273,7 @@ static const char *describe(const struct lh_service *service, const struct lh_ac
         return "the server is shutting down: call another, or again, with the same lease key; the place in the queue "
                "is kept for 10 s";
     case LH_DATABASE_UNAVAILABLE:
-        return lh_call_words_of_outage(service, request->ns, "call again with the same lease key", words);
+        return lh_call_words_of_outage(service, request->ns, request->key, "call again with the same lease key", words);
     case LH_ACCESS_DENIED:
         snprintf(words, LH_CONTENTION_TEXT_BYTES, "%s must be %s", result->field, result->bound);
         return words;
@@ -399,7 +399,7 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
 /* Of the database in which the namespaces live. */
 static struct lh_coordinator *coordinator_of(const struct acquire_call *acquire)
 {
-    return lh_places_coordinator(acquire->service->places, acquire->acquire.ns);
+    return lh_places_coordinator(acquire->service->places, acquire->acquire.ns, acquire->acquire.key);
 }
 
 static const char *keep_text(char **at, const char *text)

@@ -258,8 +258,8 @@ static void on_forced(void *arg, enum lh_status status, const struct lh_error *e
                     LH_SCOPE_NAME(store_call->ns, store_call->key), (long long)answer->holders[i].token);
         if (!answer->is_held)
             lh_info("rest ended by an administrator scope=%s", LH_SCOPE_NAME(store_call->ns, store_call->key));
-        lh_coordinator_wake(lh_places_coordinator(store_call->service->places, store_call->ns), store_call->ns,
-                            store_call->key);
+        lh_coordinator_wake(lh_places_coordinator(store_call->service->places, store_call->ns, store_call->key),
+                            store_call->ns, store_call->key);
     }
     if (store_call->call != NULL && status == LH_NOT_HELD) {
         lh_store_call_fail_not_held(store_call);
@@ -313,10 +313,12 @@ static Leasehold__V1__DatabaseStatus *new_database(const struct lh_place *place,
     lh_coordinator_readiness(place->coordinator, &readiness);
     database->name = (char *)(uintptr_t)place->name;
     database->is_default = place->is_default;
-    database->namespaces = lh_arena_alloc(arena, (place->namespace_count + 1) * sizeof(*database->namespaces));
-    for (; database->n_namespaces < place->namespace_count; database->n_namespaces++)
-        database->namespaces[database->n_namespaces] =
-            lh_message_namespace(place->namespaces[database->n_namespaces], arena);
+    database->namespaces =
+        lh_arena_alloc(arena, (place->namespace_count + place->spread_count + 1) * sizeof(*database->namespaces));
+    for (size_t i = 0; i < place->namespace_count; i++)
+        database->namespaces[database->n_namespaces++] = lh_message_namespace(place->namespaces[i], arena);
+    for (size_t i = 0; i < place->spread_count; i++)
+        database->namespaces[database->n_namespaces++] = lh_message_namespace(place->spread[i], arena);
     database->schema_version = store->ops->schema_version(store);
     if (is_admin) {
         database->coordinator_id = lh_arena_alloc(arena, LH_UUID_TEXT_BYTES);

@@ -76,7 +76,7 @@ static void fail(const struct downgrade_call *downgrade)
         snprintf(words, sizeof(words), "lease %s is not held with this lease key: %s",
                  lh_scope_name(item->ns, item->key, name), item->message);
         failure.message = words;
-    } else if (!is_connected(lh_places_find(downgrade->service->places, item->ns))) {
+    } else if (!is_connected(lh_places_of(downgrade->service->places, item->ns, item->key))) {
         lh_call_fail(downgrade->call, LH_DATABASE_UNAVAILABLE, NULL, item->ns, item->key);
         return;
     } else {
@@ -128,8 +128,9 @@ static void begin(struct lh_rpc_call *call, const struct lh_holder_item *item, i
     downgrade->request =
         (struct lh_holder_request){.items = &downgrade->entry, .count = 1, .on_done = on_done, .arg = downgrade};
     lh_rpc_call_set_data(call, downgrade);
-    status = lh_coordinator_downgrade(lh_places_coordinator(downgrade->service->places, downgrade->entry.item.ns),
-                                      &downgrade->request);
+    status = lh_coordinator_downgrade(
+        lh_places_coordinator(downgrade->service->places, downgrade->entry.item.ns, downgrade->entry.item.key),
+        &downgrade->request);
     if (status == LH_OK)
         return;
     lh_rpc_call_set_data(call, NULL);

@@ -162,7 +162,7 @@ static char *echo_lease_key(const Leasehold__V1__LeaseRef *ref)
 
 static void add_asked(struct batch *batch, const struct lh_holder_item *item, Leasehold__V1__HeartbeatResult *result)
 {
-    struct lh_coordinator *coordinator = lh_places_coordinator(batch->service->places, item->ns);
+    struct lh_coordinator *coordinator = lh_places_coordinator(batch->service->places, item->ns, item->key);
     const struct lh_hand_over *asked;
 
     if (item->shared.token == 0) /* an exclusive lease has the token that it was granted with */

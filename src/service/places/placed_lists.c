@@ -252,7 +252,9 @@ static bool is_asked(const struct gather *gather, size_t at)
     if (request->view == LH_VIEW_DATABASE)
         return place == lh_places_home(gather->places);
     if (request->view == LH_VIEW_WAITS && request->key[0] != '\0') /* a graph, from `after` on */
-        return lh_places_has(gather->places, place, request->after, false);
+        return lh_places_of(gather->places, request->after, request->key) == place;
+    if (request->key[0] != '\0')
+        return lh_places_of(gather->places, request->namespaces[0], request->key) == place;
     for (size_t i = 0; i < request->namespace_count; i++)
         if (lh_places_has(gather->places, place, request->namespaces[i], request->include_children))
             return true;

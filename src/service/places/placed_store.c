@@ -1,7 +1,7 @@
 /*
  * Leases are listed in the order of namespaces. The databases divide the names into stretches, each of one database; a
  * page is asked of the database of the stretch in which it begins, is cut where the stretch ends, and says that the next
- * page begins there. So each page needs one database.
+ * page begins there. So each page needs one database; within a spread namespace it needs all that have it.
  *
  * Other lists ask all of them, one after the other, and answer with copies: see placed_lists.c.
  */
@@ -32,6 +32,13 @@ static struct lh_store *find(const struct lh_store *store, const char *ns)
     return place == NULL ? NULL : place->store;
 }
 
+static struct lh_store *find_scope(const struct lh_store *store, const char *ns, const char *key)
+{
+    const struct lh_place *place = lh_places_of(places_of(store), ns, key);
+
+    return place == NULL ? NULL : place->store;
+}
+
 static struct lh_store *home(const struct lh_store *store)
 {
     return lh_places_home(places_of(store))->store;
@@ -41,14 +48,14 @@ static struct lh_store *home(const struct lh_store *store)
 
 static enum lh_status get(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg)
 {
-    struct lh_store *of = find(store, ns);
+    struct lh_store *of = find_scope(store, ns, key);
     return of == NULL ? LH_INVALID_ARGUMENT : of->ops->get(of, ns, key, on_done, arg);
 }
 
 static enum lh_status holders(struct lh_store *store, const char *ns, const char *key, int32_t max, lh_list_cb *on_done,
                               void *arg)
 {
-    struct lh_store *of = find(store, ns);
+    struct lh_store *of = find_scope(store, ns, key);
     return of == NULL ? LH_INVALID_ARGUMENT : of->ops->holders(of, ns, key, max, on_done, arg);
 }
 
@@ -56,7 +63,7 @@ static enum lh_status force_release(struct lh_store *store, const char *ns, cons
                                     int64_t token, bool all, const struct lh_requester *requester, lh_scope_cb *on_done,
                                     void *arg)
 {
-    struct lh_store *of = find(store, ns);
+    struct lh_store *of = find_scope(store, ns, key);
     return of == NULL ? LH_INVALID_ARGUMENT
                       : of->ops->force_release(of, ns, key, reason, token, all, requester, on_done, arg);
 }
@@ -146,7 +153,10 @@ static enum lh_status list(struct lh_store *store, const struct lh_list_request 
         part.after_key = "";
         part.after_token = 0;
     }
-    status = place->store->ops->list(place->store, &part, on_stretch, stretch);
+    if (!stretch->is_empty && lh_places_is_spread(places, begin))
+        status = lh_placed_leases(places, begin, &part, on_stretch, stretch);
+    else
+        status = place->store->ops->list(place->store, &part, on_stretch, stretch);
     if (status != LH_OK)
         free(stretch);
     return status;
@@ -157,7 +167,15 @@ static enum lh_status list(struct lh_store *store, const struct lh_list_request 
 static enum lh_status administer(struct lh_store *store, const struct lh_admin_request *request, lh_rows_cb *on_done,
                                  void *arg)
 {
-    struct lh_store *of = request->ns == NULL ? home(store) : find(store, request->ns);
+    bool is_of_scope = request->verb == LH_ADMIN_ASK_HAND_OVER || request->verb == LH_ADMIN_REFUSE_HAND_OVER;
+    struct lh_store *of = home(store);
+
+    if (request->ns != NULL && lh_places_is_spread(places_of(store), request->ns) && !is_of_scope)
+        return lh_placed_administer(places_of(store), request, on_done, arg);
+    if (is_of_scope) /* the first setting is the key */
+        of = find_scope(store, request->ns, request->change->values[0]);
+    else if (request->ns != NULL)
+        of = find(store, request->ns);
     return of == NULL ? LH_INVALID_ARGUMENT : of->ops->administer(of, request, on_done, arg);
 }
 
@@ -185,6 +203,8 @@ static enum lh_status audit(struct lh_store *store, const struct lh_audit *row, 
 static enum lh_status view(struct lh_store *store, const struct lh_view_request *request, lh_rows_cb *on_done,
                            void *arg)
 {
+    if (request->view == LH_VIEW_NAMESPACES)
+        return lh_placed_counts(places_of(store), request, on_done, arg);
     return lh_placed_view(places_of(store), request, on_done, arg);
 }
 

@@ -4,10 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A namespace that a place has, in order of names. */
+#include "service/places/spread.h"
+
+/* A namespace that places have, in order of names. */
 struct placed {
     const char *ns;
-    struct lh_place *place;
+    struct lh_place *place; /* of several the first by its name */
+    bool is_spread;
+    struct lh_spread *spread; /* NULL: there is one place */
+    struct lh_place **places; /* with `spread` */
+    size_t count;
 };
 
 struct lh_places {
@@ -23,25 +29,68 @@ struct lh_places {
 const char lh_places_nowhere[] = "lives in no database: add it to namespaces in a section [database NAME] of the "
                                  "daemon's configuration, or give one of them default = yes";
 
-static int compare(const void *one, const void *other)
+static int compare(const void *a, const void *b)
 {
-    return strcmp(((const struct placed *)one)->ns, ((const struct placed *)other)->ns);
+    const struct placed *one = a, *other = b;
+    int order = strcmp(one->ns, other->ns);
+
+    return order != 0 ? order : strcmp(one->place->name, other->place->name);
+}
+
+static const char *const *copy_names(struct lh_places *places, struct lh_place *place, const char *const *names,
+                                     size_t count, bool is_spread)
+{
+    const char **copies = lh_arena_alloc(&places->strings, (count + 1) * sizeof(*copies));
+
+    for (size_t i = 0; i < count; i++) {
+        copies[i] = lh_arena_strdup(&places->strings, names[i]);
+        places->placed[places->placed_count++] =
+            (struct placed){.ns = copies[i], .place = place, .is_spread = is_spread};
+    }
+    return copies;
 }
 
 static void copy(struct lh_places *places, struct lh_place *place, const struct lh_service_place *from)
 {
-    const char **namespaces = lh_arena_alloc(&places->strings, (from->namespace_count + 1) * sizeof(*namespaces));
-
     *place = (struct lh_place){.name = lh_arena_strdup(&places->strings, from->name),
                                .coordinator = from->coordinator,
                                .store = lh_coordinator_store(from->coordinator),
-                               .namespaces = namespaces,
                                .namespace_count = from->namespace_count,
+                               .spread_count = from->spread_count,
                                .is_default = from->is_default};
-    for (size_t i = 0; i < from->namespace_count; i++) {
-        namespaces[i] = lh_arena_strdup(&places->strings, from->namespaces[i]);
-        places->placed[places->placed_count++] = (struct placed){namespaces[i], place};
+    place->namespaces = copy_names(places, place, from->namespaces, from->namespace_count, false);
+    place->spread = copy_names(places, place, from->spread, from->spread_count, true);
+}
+
+/* Makes one of so many entries of a namespace. */
+static struct placed unite(struct lh_places *places, const struct placed *entries, size_t count)
+{
+    struct placed all = entries[0];
+    const char **names = lh_alloc(count * sizeof(*names));
+
+    all.places = lh_arena_alloc(&places->strings, count * sizeof(struct lh_place *));
+    all.count = count;
+    for (size_t i = 0; i < count; i++) {
+        all.places[i] = entries[i].place;
+        names[i] = entries[i].place->name;
     }
+    all.spread = lh_spread_create(names, count);
+    free(names);
+    return all;
+}
+
+/* They are in order. */
+static void unite_all(struct lh_places *places)
+{
+    size_t kept = 0, next;
+
+    for (size_t at = 0; at < places->placed_count; at = next) {
+        for (next = at + 1; next < places->placed_count; next++)
+            if (strcmp(places->placed[at].ns, places->placed[next].ns) != 0)
+                break;
+        places->placed[kept++] = next == at + 1 ? places->placed[at] : unite(places, &places->placed[at], next - at);
+    }
+    places->placed_count = kept;
 }
 
 struct lh_places *lh_places_create(const struct lh_service_place *list, size_t count)
@@ -50,7 +99,7 @@ struct lh_places *lh_places_create(const struct lh_service_place *list, size_t c
     size_t placed = 0;
 
     for (size_t i = 0; i < count; i++)
-        placed += list[i].namespace_count;
+        placed += list[i].namespace_count + list[i].spread_count;
     places->count = count;
     places->list = lh_alloc_zero(count, sizeof(*places->list));
     places->placed = lh_alloc_zero(placed + 1, sizeof(*places->placed));
@@ -60,6 +109,7 @@ struct lh_places *lh_places_create(const struct lh_service_place *list, size_t c
             places->standard = &places->list[i];
     }
     qsort(places->placed, places->placed_count, sizeof(*places->placed), compare);
+    unite_all(places);
     places->home = places->standard != NULL ? places->standard : places->list;
     return places;
 }
@@ -68,6 +118,8 @@ void lh_places_destroy(struct lh_places *places)
 {
     for (size_t i = 0; i < places->count; i++)
         lh_arena_finish(&places->list[i].rule_memory);
+    for (size_t i = 0; i < places->placed_count; i++)
+        lh_spread_destroy(places->placed[i].spread);
     lh_arena_finish(&places->strings);
     free(places->placed);
     free(places->list);
@@ -91,7 +143,7 @@ struct lh_place *lh_places_home(const struct lh_places *places)
 
 /* --- where --- */
 
-static struct lh_place *find_placed(const struct lh_places *places, const char *ns, size_t size)
+static const struct placed *find_exactly(const struct lh_places *places, const char *ns, size_t size)
 {
     size_t low = 0, high = places->placed_count;
 
@@ -100,7 +152,7 @@ static struct lh_place *find_placed(const struct lh_places *places, const char *
         const char *name = places->placed[middle].ns;
         int order = strncmp(name, ns, size);
         if (order == 0 && name[size] == '\0')
-            return places->placed[middle].place;
+            return &places->placed[middle];
         if (order < 0)
             low = middle + 1;
         else
@@ -109,29 +161,53 @@ static struct lh_place *find_placed(const struct lh_places *places, const char *
     return NULL;
 }
 
-struct lh_place *lh_places_find(const struct lh_places *places, const char *ns)
+/* NULL: it is not placed, nor is what it is below. */
+static const struct placed *find_placed(const struct lh_places *places, const char *ns)
 {
-    struct lh_place *place = NULL;
+    const struct placed *placed = NULL;
 
-    for (size_t size = strcspn(ns, "."); place == NULL && places->placed_count > 0; size += strcspn(ns + size, ".")) {
-        place = find_placed(places, ns, size);
+    for (size_t size = strcspn(ns, "."); placed == NULL && places->placed_count > 0; size += strcspn(ns + size, ".")) {
+        placed = find_exactly(places, ns, size);
         if (ns[size++] == '\0')
             break;
     }
-    return place != NULL ? place : places->standard;
+    return placed;
+}
+
+struct lh_place *lh_places_find(const struct lh_places *places, const char *ns)
+{
+    const struct placed *placed = find_placed(places, ns);
+
+    return placed != NULL ? placed->place : places->standard;
+}
+
+struct lh_place *lh_places_of(const struct lh_places *places, const char *ns, const char *key)
+{
+    const struct placed *placed = find_placed(places, ns);
+
+    if (placed == NULL)
+        return places->standard;
+    return placed->spread == NULL ? placed->place : placed->places[lh_spread_find(placed->spread, key)];
+}
+
+bool lh_places_is_spread(const struct lh_places *places, const char *ns)
+{
+    const struct placed *placed = find_placed(places, ns);
+
+    return placed != NULL && placed->is_spread;
 }
 
 const struct lh_hand_over *lh_places_asked(const struct lh_places *places, const char *ns, const char *key,
                                            int64_t token)
 {
-    const struct lh_place *place = lh_places_find(places, ns);
+    const struct lh_place *place = token == 0 ? NULL : lh_places_of(places, ns, key);
 
-    return place == NULL || token == 0 ? NULL : lh_coordinator_asked(place->coordinator, ns, key, token);
+    return place == NULL ? NULL : lh_coordinator_asked(place->coordinator, ns, key, token);
 }
 
-struct lh_coordinator *lh_places_coordinator(const struct lh_places *places, const char *ns)
+struct lh_coordinator *lh_places_coordinator(const struct lh_places *places, const char *ns, const char *key)
 {
-    return lh_places_find(places, ns)->coordinator;
+    return lh_places_of(places, ns, key)->coordinator;
 }
 
 static bool is_at_or_below(const char *ns, const char *top)
@@ -141,14 +217,29 @@ static bool is_at_or_below(const char *ns, const char *top)
     return size == 0 || (strncmp(ns, top, size) == 0 && (ns[size] == '\0' || ns[size] == '.'));
 }
 
-bool lh_places_has(const struct lh_places *places, const struct lh_place *place, const char *ns, bool include_children)
+/* Does it have `ns` itself, as one of several or alone? */
+static bool has(const struct lh_places *places, const struct lh_place *place, const char *ns)
 {
-    if (lh_places_find(places, ns) == place)
-        return true;
-    for (size_t i = 0; include_children && i < place->namespace_count; i++)
-        if (is_at_or_below(place->namespaces[i], ns))
+    const struct placed *placed = find_placed(places, ns);
+
+    for (size_t i = 0; placed != NULL && placed->spread != NULL && i < placed->count; i++)
+        if (placed->places[i] == place)
+            return true;
+    return place == (placed != NULL ? placed->place : places->standard);
+}
+
+static bool has_below(const char *const *namespaces, size_t count, const char *ns)
+{
+    for (size_t i = 0; i < count; i++)
+        if (is_at_or_below(namespaces[i], ns))
             return true;
     return false;
+}
+
+bool lh_places_has(const struct lh_places *places, const struct lh_place *place, const char *ns, bool include_children)
+{
+    return has(places, place, ns) || (include_children && (has_below(place->namespaces, place->namespace_count, ns) ||
+                                                           has_below(place->spread, place->spread_count, ns)));
 }
 
 /* The first name behind `from` at which a placed namespace, or what is below it, begins or ends. */
@@ -174,12 +265,16 @@ static bool next_border(const struct lh_places *places, const char *from, char b
 bool lh_places_walk(const struct lh_places *places, const char *from, struct lh_place **place,
                     char end[LH_ACCESS_NAME_BYTES])
 {
+    const struct placed *placed = find_placed(places, from);
+    bool is_spread = placed != NULL && placed->spread != NULL;
     char at[LH_ACCESS_NAME_BYTES];
 
     *place = lh_places_find(places, from);
     snprintf(at, sizeof(at), "%s", from);
     while (next_border(places, at, end)) {
-        if (lh_places_find(places, end) != *place)
+        const struct placed *next = find_placed(places, end);
+        bool goes_on = !is_spread && (next == NULL || next->spread == NULL);
+        if (next != placed && (!goes_on || lh_places_find(places, end) != *place))
             return true;
         memcpy(at, end, sizeof(at));
     }
@@ -284,8 +379,8 @@ void lh_places_keep_rules(const struct lh_places *places, struct lh_place *place
     place->rules = lh_arena_alloc(&place->rule_memory, (answer->rule_count + 1) * sizeof(*place->rules));
     place->tokens = lh_arena_alloc(&place->rule_memory, (answer->token_count + 1) * sizeof(*place->tokens));
     for (size_t i = 0; i < answer->rule_count; i++) {
-        const struct lh_place *of = lh_places_find(places, answer->rules[i].ns);
-        if (of == place || (of == NULL && is_home))
+        const char *ns = answer->rules[i].ns;
+        if (has(places, place, ns) || (is_home && lh_places_find(places, ns) == NULL))
             keep_rule(place, &answer->rules[i]);
     }
     for (size_t i = 0; is_home && i < answer->token_count; i++)

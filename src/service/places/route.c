@@ -115,7 +115,7 @@ static const struct lh_place *find_only(const struct lh_places *places, const st
         const struct lh_place *place;
         if (request->items[i].skip)
             continue;
-        place = lh_places_find(places, request->items[i].item.ns);
+        place = lh_places_of(places, request->items[i].item.ns, request->items[i].item.key);
         *are_several = only != NULL && place != only;
         only = only != NULL ? only : place;
     }
@@ -126,7 +126,8 @@ static const struct lh_place *find_only(const struct lh_places *places, const st
 static void put(const struct lh_places *places, struct split *split, size_t index)
 {
     struct lh_holder_entry *entry = &split->whole->items[index];
-    struct part *part = &split->parts[lh_places_find(places, entry->item.ns) - lh_places_at(places, 0)];
+    size_t place = (size_t)(lh_places_of(places, entry->item.ns, entry->item.key) - lh_places_at(places, 0));
+    struct part *part = &split->parts[place];
     struct lh_holder_entry *own;
 
     if (part->request.items == NULL) {
@@ -214,7 +215,7 @@ static void on_event(struct lh_watcher *watcher, const struct lh_lease_event *ev
     const struct watched_place *part = watcher->arg;
     struct lh_watcher *whole = part->watch->whole;
 
-    if (lh_places_find(part->watch->places, event->lease.ns) == part->place)
+    if (lh_places_of(part->watch->places, event->lease.ns, event->lease.key) == part->place)
         whole->on_event(whole, event);
 }
 

@@ -19,7 +19,7 @@
 
 static struct lh_coordinator *coordinator_of(const struct hold *hold)
 {
-    return lh_places_coordinator(hold->service->places, hold->acquire.ns);
+    return lh_places_coordinator(hold->service->places, hold->acquire.ns, hold->acquire.key);
 }
 
 /* Give back what its client will not: nobody is told. */

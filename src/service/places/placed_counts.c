@@ -1,0 +1,190 @@
+/*
+ * A page of the namespaces with their counts: all databases are asked for the same page, one after the other. A spread
+ * namespace has a row in each: the counts are added up. The page ends where the shortest of the answers does.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/places_internal.h"
+
+#define COUNTS 4
+#define NUMBER_BYTES 24
+
+static const char *const columns[] = {"namespace", "held", "waiting", "expired", "failing", "partial", "after"};
+#define COLUMNS (sizeof(columns) / sizeof(columns[0]))
+
+struct row {
+    const char *ns;
+    long long counts[COUNTS];
+    bool is_partial;
+};
+
+struct gather {
+    const struct lh_places *places;
+    size_t at; /* the database that is asked */
+    struct lh_view_request request;
+    lh_rows_cb *on_done;
+    void *arg;
+    struct lh_arena memory;
+    struct row *rows; /* in order of names */
+    size_t count;
+    const char *cut; /* NULL, or the name behind which nothing is complete */
+};
+
+static const char *copy(struct gather *gather, const char *text)
+{
+    return lh_arena_strdup(&gather->memory, text);
+}
+
+static void destroy(struct gather *gather)
+{
+    lh_arena_finish(&gather->memory);
+    free(gather);
+}
+
+static void add(struct row *to, const struct lh_rows *rows, size_t row)
+{
+    const char *is_partial = lh_rows_cell(rows, row, "partial");
+
+    for (size_t i = 0; i < COUNTS; i++) {
+        const char *count = lh_rows_cell(rows, row, columns[i + 1]);
+        to->counts[i] += count != NULL ? strtoll(count, NULL, 10) : 0;
+    }
+    to->is_partial |= is_partial != NULL && is_partial[0] == 't';
+}
+
+static void merge(struct gather *gather, const struct lh_rows *rows)
+{
+    const struct lh_place *place = lh_places_at(gather->places, gather->at);
+    struct row *merged = lh_arena_alloc(&gather->memory, (gather->count + rows->row_count + 1) * sizeof(*merged));
+    size_t count = 0, old = 0;
+
+    for (size_t i = 0; i < rows->row_count; i++) {
+        const char *ns = lh_rows_cell(rows, i, "namespace");
+        if (ns == NULL || !lh_places_has(gather->places, place, ns, false)) /* it may still have what lives elsewhere */
+            continue;
+        while (old < gather->count && strcmp(gather->rows[old].ns, ns) < 0)
+            merged[count++] = gather->rows[old++];
+        if (old < gather->count && strcmp(gather->rows[old].ns, ns) == 0)
+            merged[count] = gather->rows[old++];
+        else
+            merged[count] = (struct row){.ns = copy(gather, ns)};
+        add(&merged[count++], rows, i);
+    }
+    while (old < gather->count)
+        merged[count++] = gather->rows[old++];
+    gather->rows = merged;
+    gather->count = count;
+}
+
+/* The store has looked far enough: it says so in a last row without a name. */
+static void cut(struct gather *gather, const struct lh_rows *rows)
+{
+    size_t last = rows->row_count - 1;
+    const char *after;
+
+    if (rows->row_count == 0 || (!rows->has_more && lh_rows_cell(rows, last, "namespace") != NULL))
+        return;
+    after = lh_rows_cell(rows, last, "after");
+    if (after != NULL && (gather->cut == NULL || strcmp(after, gather->cut) < 0))
+        gather->cut = copy(gather, after);
+}
+
+static void finish(struct gather *gather)
+{
+    const char **cells = lh_arena_alloc(&gather->memory, (gather->count + 1) * COLUMNS * sizeof(*cells));
+    struct lh_rows rows = {.columns = columns, .column_count = COLUMNS, .cells = cells};
+    size_t most = (size_t)gather->request.page_size;
+
+    for (size_t i = 0; i < gather->count; i++) {
+        const struct row *row = &gather->rows[i];
+        const char **to = cells + i * COLUMNS;
+        if (gather->cut != NULL && strcmp(row->ns, gather->cut) > 0)
+            break;
+        rows.has_more = rows.row_count == most;
+        if (rows.has_more)
+            break;
+        to[0] = to[COLUMNS - 1] = row->ns;
+        for (size_t j = 0; j < COUNTS; j++) {
+            char number[NUMBER_BYTES];
+            snprintf(number, sizeof(number), "%lld", row->counts[j]);
+            to[j + 1] = copy(gather, number);
+        }
+        to[COLUMNS - 2] = row->is_partial ? "true" : "false";
+        rows.row_count++;
+    }
+    if (gather->cut != NULL && !rows.has_more) {
+        memset(cells + rows.row_count * COLUMNS, 0, COLUMNS * sizeof(*cells));
+        cells[rows.row_count++ * COLUMNS + COLUMNS - 1] = gather->cut;
+    }
+    gather->on_done(gather->arg, LH_OK, NULL, &rows);
+}
+
+static bool is_asked(const struct gather *gather)
+{
+    for (size_t i = 0; i < gather->request.namespace_count; i++)
+        if (lh_places_has(gather->places, lh_places_at(gather->places, gather->at), gather->request.namespaces[i],
+                          gather->request.include_children))
+            return true;
+    return false;
+}
+
+static void on_view(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows);
+
+/* From `at` on. Behind the last it asks none. */
+static enum lh_status ask_next(struct gather *gather)
+{
+    struct lh_store *store;
+
+    while (gather->at < lh_places_count(gather->places) && !is_asked(gather))
+        gather->at++;
+    if (gather->at == lh_places_count(gather->places))
+        return LH_OK;
+    store = lh_places_at(gather->places, gather->at)->store;
+    return store->ops->view == NULL ? LH_UNIMPLEMENTED : store->ops->view(store, &gather->request, on_view, gather);
+}
+
+static void on_view(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows)
+{
+    struct gather *gather = arg;
+
+    if (status == LH_OK) {
+        merge(gather, rows);
+        cut(gather, rows);
+        gather->at++;
+        status = ask_next(gather);
+        error = NULL;
+        if (status == LH_OK && gather->at < lh_places_count(gather->places))
+            return;
+    }
+    if (status == LH_OK)
+        finish(gather);
+    else
+        gather->on_done(gather->arg, status, error, NULL);
+    destroy(gather);
+}
+
+enum lh_status lh_placed_counts(const struct lh_places *places, const struct lh_view_request *request,
+                                lh_rows_cb *on_done, void *arg)
+{
+    struct gather *gather = lh_alloc_zero(1, sizeof(*gather));
+    const char **namespaces = lh_arena_alloc(&gather->memory, (request->namespace_count + 1) * sizeof(*namespaces));
+    enum lh_status status;
+
+    gather->places = places;
+    gather->request = *request;
+    gather->request.key = copy(gather, request->key);
+    gather->request.after = copy(gather, request->after);
+    gather->request.namespaces = namespaces;
+    for (size_t i = 0; i < request->namespace_count; i++)
+        namespaces[i] = copy(gather, request->namespaces[i]);
+    gather->on_done = on_done;
+    gather->arg = arg;
+    status = ask_next(gather);
+    if (status == LH_OK && gather->at == lh_places_count(places))
+        status = LH_INVALID_ARGUMENT;
+    if (status != LH_OK)
+        destroy(gather);
+    return status;
+}
