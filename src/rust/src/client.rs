@@ -19,12 +19,11 @@ use crate::lease::{Cell, Lease};
 use crate::release::{Outcome, Releases};
 use crate::request::{FOREVER, LeaseBuilder, Ref, Request};
 use crate::retry::{RetryStep, Retrying, Strategy};
-use crate::rpc::Rpc;
-use crate::transport::{Beat, Grant};
+use crate::transport::{Beat, Grant, Transport};
 
 const MOST_IN_REQUEST: usize = 10_000; // leases
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
-const UNHEARD: &str = "the caller gave up before it heard of the grant";
+pub(crate) const UNHEARD: &str = "the caller gave up before it heard of the grant";
 
 pub(crate) struct Settings {
     pub patience: Duration,
@@ -67,7 +66,7 @@ impl Drop for Guard {
 
 /// What the client's tasks share.
 pub(crate) struct Core {
-    pub transport: Rpc,
+    pub transport: Transport,
     pub settings: Settings,
     pub handle: Handle,
     pub teller: Arc<Teller>,
@@ -93,7 +92,7 @@ impl std::fmt::Debug for Client {
 
 impl Client {
     /// `make` runs in the thread's runtime.
-    pub(crate) fn start(settings: Settings, make: impl FnOnce(&Settings) -> Result<Rpc, Error>) -> Result<Client, Error> {
+    pub(crate) fn start(settings: Settings, make: impl FnOnce(&Settings) -> Result<Transport, Error>) -> Result<Client, Error> {
         settings.check()?;
         let trouble = |error: std::io::Error| Error::unavailable(crate::RetryReason::Unknown, error);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(trouble)?;
@@ -248,6 +247,7 @@ impl Core {
             let _ = tokio::time::timeout(self.settings.flush, sent.changed()).await;
         }
         self.abandon_releases();
+        self.transport.close().await;
         self.teller.call_all();
     }
 
@@ -292,8 +292,8 @@ impl Core {
         // An answer that got lost must not cost the lease.
         let mine = |cell: &Arc<Cell>| (cell.duration / 6).min(cell.stop().saturating_sub(sent)).max(Duration::from_millis(10));
         let patience = cells.iter().map(mine).min().unwrap_or_default().min(self.settings.patience);
-        let refs: Vec<_> = cells.iter().map(|cell| (cell.scope.clone(), cell.duration)).collect();
-        let answer = self.transport.heartbeat(&refs, patience).await;
+        let items: Vec<_> = cells.iter().map(|cell| cell.renewal()).collect();
+        let answer = self.transport.heartbeat(&items, patience).await;
         self.state().asks = false;
         for (i, cell) in cells.iter().enumerate() {
             cell.set_asked(None);

@@ -7,12 +7,20 @@ use std::time::Duration;
 use tonic::Status;
 use tonic::service::Interceptor;
 use tonic::transport::Endpoint;
+#[cfg(feature = "sql")]
+use {
+    crate::session::opener,
+    crate::sql::Sql,
+    tokio_postgres::Socket,
+    tokio_postgres::tls::{MakeTlsConnect, TlsConnect},
+};
 
 use crate::client::{Client, Settings};
 use crate::error::{Error, InvalidArgument};
 use crate::retry::{RetryStep, Strategy};
 use crate::rpc::{Rpc, SILENCE, Wire};
 use crate::status::words_of;
+use crate::transport::Transport;
 
 /// Options of a client; [`Client::builder`] makes it.
 #[derive(Default)]
@@ -21,6 +29,8 @@ pub struct Builder {
     token_file: Option<PathBuf>,
     #[cfg(feature = "tls")]
     tls: Option<tonic::transport::ClientTlsConfig>,
+    #[cfg(feature = "sql")]
+    poll: Option<Duration>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -34,6 +44,29 @@ impl Client {
     /// the environment, or 127.0.0.1:7420. It does not wait for a connection.
     pub fn connect(target: &str) -> Result<Client, Error> {
         Client::builder().connect(target)
+    }
+
+    /// A client of a database that has the schema leasehold, without a daemon; the arguments are those of [`tokio_postgres::connect`]. It makes
+    /// connections of its own: one that renews, one for each acquire that waits, and up to two that are kept for the next request. It does not wait
+    /// for one now.
+    ///
+    /// ```no_run
+    /// # async fn work() -> Result<(), Box<dyn std::error::Error>> {
+    /// use leasehold::tokio_postgres::NoTls;
+    ///
+    /// let client = leasehold::Client::over("host=localhost user=app dbname=app".parse()?, NoTls)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "sql")]
+    pub fn over<T>(config: tokio_postgres::Config, tls: T) -> Result<Client, Error>
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send + 'static,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        Client::builder().over(config, tls)
     }
 
     /// For a client with options.
@@ -94,6 +127,29 @@ impl Builder {
         self
     }
 
+    /// How often a request that waits in SQL looks by itself, beside what LISTEN tells it; 2 s by default. Behind a connection pooler it looks every 200 ms.
+    #[cfg(feature = "sql")]
+    pub fn poll(mut self, time: Duration) -> Self {
+        self.poll = Some(time);
+        self
+    }
+
+    /// [`Client::over`] with these options; the token file and the TLS of daemons count for nothing.
+    #[cfg(feature = "sql")]
+    pub fn over<T>(self, config: tokio_postgres::Config, tls: T) -> Result<Client, Error>
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send + 'static,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        let poll = self.poll.unwrap_or(Duration::from_secs(2));
+        if poll.is_zero() {
+            return Err(Error::wrong("poll", "more than 0", poll));
+        }
+        Client::start(self.settings, |settings| Ok(Transport::Sql(Sql::new(opener(config, tls, settings.patience), settings, poll))))
+    }
+
     /// [`Client::connect`] with these options.
     pub fn connect(self, target: &str) -> Result<Client, Error> {
         let named = std::env::var("LEASEHOLD_SERVER").unwrap_or_default();
@@ -130,7 +186,7 @@ impl Builder {
                 };
                 wires.push(Wire::new(endpoint.connect_lazy(), bearer.clone()));
             }
-            Ok(Rpc::new(&wires, settings.patience))
+            Ok(Transport::Rpc(Rpc::new(&wires, settings.patience)))
         })
     }
 }

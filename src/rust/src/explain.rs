@@ -105,7 +105,7 @@ impl Client {
 }
 
 impl Rpc {
-    async fn explain(&self, scope: &Ref) -> Result<Explanation, Error> {
+    pub async fn explain(&self, scope: &Ref) -> Result<Explanation, Error> {
         let at = self.pick().0;
         let mut stub = self.consoles[at].clone();
         let found = self.call(at, scope, self.patience, stub.explain(ExplainRequest { scope: Some(scope_of(scope)) })).await?;

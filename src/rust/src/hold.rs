@@ -141,7 +141,7 @@ impl Core {
 
     /// How a lease has ended. That the daemon released it is because the stream broke.
     async fn end_of(&self, cell: &Cell) -> (Reason, String) {
-        let asked = self.transport.heartbeat(&[(cell.scope.clone(), cell.duration)], self.settings.patience).await;
+        let asked = self.transport.heartbeat(&[cell.renewal()], self.settings.patience).await;
         match asked.map(|mut beats| beats.remove(0)) {
             Ok(Beat::Lost { reason: Reason::Released | Reason::Failed, message }) => (Reason::Unreachable, message),
             Ok(Beat::Lost { reason, message }) => (reason, message),

@@ -17,7 +17,7 @@ use crate::request::{FOREVER, Ref, Request};
 use crate::retry::{Retrying, Strategy};
 use crate::ticks::Claimed;
 use crate::together;
-use crate::transport::{Beat, Ending, Grant};
+use crate::transport::{Beat, Ending, Grant, Renewal};
 
 /// A guard: dropping it gives the lease back, without waiting for the answer (as failed, if the thread panics).
 #[must_use = "a lease that is dropped is released"]
@@ -91,7 +91,7 @@ impl State {
 }
 
 impl Cell {
-    fn new(request: &Request, grant: Grant, teller: &Arc<Teller>) -> Cell {
+    fn new(request: &Request, grant: Grant, is_streaming: bool, teller: &Arc<Teller>) -> Cell {
         let mut state = State {
             token: 0,
             units: 0,
@@ -119,8 +119,12 @@ impl Cell {
             teller: teller.clone(),
             state: Mutex::new(state),
             over: watch::Sender::new(false),
-            is_streaming: request.while_connected,
+            is_streaming,
         }
+    }
+
+    pub fn renewal(&self) -> Renewal {
+        Renewal { scope: self.scope.clone(), duration: self.duration, listens: self.on_asked.is_some() }
     }
 
     /// The state, after a look at the clock: the renewer may have slept with the machine.
@@ -305,7 +309,7 @@ impl Lease {
         if let Some(claimed) = &claimed {
             request.scope.key.clone_from(&claimed.key);
         }
-        let cell = Arc::new(Cell::new(&request, grant, &client.core().teller));
+        let cell = Arc::new(Cell::new(&request, grant, holding.is_some(), &client.core().teller));
         client.core().add(&cell)?;
         if let Some(holding) = holding {
             let (core, its) = (client.core().clone(), cell.clone());

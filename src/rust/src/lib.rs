@@ -18,6 +18,12 @@ mod release;
 mod request;
 mod retry;
 mod rpc;
+#[cfg(feature = "sql")]
+mod session;
+#[cfg(feature = "sql")]
+mod sql;
+#[cfg(feature = "sql")]
+mod statements;
 mod status;
 mod ticks;
 mod together;
@@ -46,6 +52,8 @@ pub use request::{FOREVER, LeaseBuilder};
 pub use retry::{Retry, RetryStep, Strategy, best_effort, controlled_backoff, fail_fast};
 pub use ticks::{Tick, Ticks};
 pub use together::{Leases, LeasesBuilder, Scope};
+#[cfg(feature = "sql")]
+pub use tokio_postgres;
 #[cfg(feature = "tls")]
 pub use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 pub use watch::{Event, EventKind, Holder, Watch};

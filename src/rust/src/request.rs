@@ -216,7 +216,7 @@ impl LeaseBuilder {
     }
 
     /// Has the daemon release the lease, as failed, as soon as the connection breaks: when this process dies, the next holder does not wait for
-    /// the deadline. [`LeaseBuilder::lead`] does this by itself.
+    /// the deadline. [`LeaseBuilder::lead`] does this by itself. In SQL nothing does it: the next follows after the duration.
     pub fn while_connected(mut self) -> Self {
         self.request.while_connected = true;
         self

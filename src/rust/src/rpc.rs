@@ -19,7 +19,7 @@ use crate::request::{FOREVER, Ref, Request};
 use crate::status::from_status;
 use crate::ticks::Claimed;
 use crate::together::Scope;
-use crate::transport::{Beat, Ending, Grant};
+use crate::transport::{Beat, Ending, Grant, Renewal};
 use crate::v1::console_service_client::ConsoleServiceClient;
 use crate::v1::lease_service_client::LeaseServiceClient;
 use crate::v1::schedule_service_client::ScheduleServiceClient;
@@ -197,12 +197,12 @@ impl Rpc {
     }
 
     /// One answer for each.
-    pub async fn heartbeat(&self, refs: &[(Ref, Duration)], patience: Duration) -> Result<Vec<Beat>, Error> {
+    pub async fn heartbeat(&self, items: &[Renewal], patience: Duration) -> Result<Vec<Beat>, Error> {
         let (at, mut stub) = self.pick();
-        let leases = refs.iter().map(|(scope, _)| lease_ref(scope)).collect();
-        let answer = self.call(at, &refs[0].0, patience, stub.heartbeat(v1::HeartbeatRequest { leases })).await?;
-        if answer.results.len() != refs.len() {
-            let trouble = format!("{} answers to {} renewals", answer.results.len(), refs.len());
+        let leases = items.iter().map(|item| lease_ref(&item.scope)).collect();
+        let answer = self.call(at, &items[0].scope, patience, stub.heartbeat(v1::HeartbeatRequest { leases })).await?;
+        if answer.results.len() != items.len() {
+            let trouble = format!("{} answers to {} renewals", answer.results.len(), items.len());
             return Err(Error::unavailable(RetryReason::Unknown, trouble));
         }
         let beat = |result: v1::HeartbeatResult| match result.outcome() {

@@ -170,8 +170,7 @@ impl Core {
 }
 
 impl Rpc {
-    /// One stream, until it breaks.
-    async fn watch(&self, request: WatchLeasesRequest, tell: &mpsc::Sender<Result<Event, Error>>, has_begun: &mut bool) -> Error {
+    pub async fn watch(&self, request: WatchLeasesRequest, tell: &mpsc::Sender<Result<Event, Error>>, has_begun: &mut bool) -> Error {
         let (at, mut stub) = self.pick();
         let scope = Ref { namespace: request.namespace.join("."), key: request.key.clone(), lease_key: String::new() };
         let mut stream = match self.call(at, &scope, self.patience, stub.watch_leases(request)).await {

@@ -42,7 +42,7 @@ impl Told {
 }
 
 pub const CASES: &[crate::Case] = &[
-    case!(callbacks_tell_of_a_lease, "grpc", s => {
+    case!(callbacks_tell_of_a_lease, "grpc sql pooler", s => {
         let (client, told) = (s.client(), Told::default());
         let lease = || s.lease(&client).duration(seconds(3)).on_change(told.hear());
         let first = lease().acquire().await.expect("the lease");

@@ -9,7 +9,7 @@ use crate::case;
 use crate::kit::*;
 
 pub const CASES: &[crate::Case] = &[
-    case!(acquire_and_release, "grpc", s => {
+    case!(acquire_and_release, "grpc sql pooler", s => {
         let client = s.client();
         let lease = s.lease(&client).owner("somebody").acquire().await.expect("the lease");
         assert_eq!(s.row("state, owner, token"), format!("held|somebody|{}", lease.token()));
@@ -18,19 +18,19 @@ pub const CASES: &[crate::Case] = &[
         assert_eq!(s.row("state, last_outcome, last_result ->> 'rows'"), "free|ok|3");
         assert!(lease.remaining().is_zero() && lease.is_lost().is_none());
     }),
-    case!(failed_work_is_released_as_failed, "grpc", s => {
+    case!(failed_work_is_released_as_failed, "grpc sql pooler", s => {
         let client = s.client();
         let result = s.lease(&client).run(|_| async { Err::<(), Box<dyn std::error::Error + Send + Sync>>("the work is broken".into()) }).await;
         assert_eq!(result.expect_err("an error").to_string(), "the work is broken");
         assert_eq!(s.row("state, last_outcome, last_error"), "free|failed|the work is broken");
     }),
-    case!(token_grows, "grpc", s => {
+    case!(token_grows, "grpc sql pooler", s => {
         let client = s.client();
         let first = s.acquire(&client).await;
         first.release().await.expect("the release");
         assert!(s.acquire(&client).await.token() > first.token());
     }),
-    case!(held_names_the_holder, "grpc", s => {
+    case!(held_names_the_holder, "grpc sql pooler", s => {
         let client = s.client();
         let _first = s.lease(&client).owner("the first").acquire().await.expect("the lease");
         let waiter = s.queue(1, s.lease(&client).wait(MINUTE)).await;
@@ -40,7 +40,7 @@ pub const CASES: &[crate::Case] = &[
         }
         waiter.abort();
     }),
-    case!(held_tells_of_the_holder, "grpc", s => {
+    case!(held_tells_of_the_holder, "grpc sql pooler", s => {
         let client = s.client();
         let _lease = s.lease(&client).duration(5 * MINUTE).acquire().await.expect("the lease");
         match s.lease(&client).acquire().await {
@@ -53,7 +53,7 @@ pub const CASES: &[crate::Case] = &[
             other => panic!("{other:?}"),
         }
     }),
-    case!(wait_lasts_while_the_holder_is_alive, "grpc", s => {
+    case!(wait_lasts_while_the_holder_is_alive, "grpc sql pooler", s => {
         let client = s.client();
         let long = || s.lease(&client).duration(5 * MINUTE);
         let first = long().acquire().await.expect("the lease");
@@ -65,21 +65,22 @@ pub const CASES: &[crate::Case] = &[
         assert!(matches!(refused, Err(Error::Held(_))), "{refused:?}");
         assert_eq!(s.row("token"), second.token().to_string());
     }),
-    case!(wait_is_granted, "grpc", s => {
+    case!(wait_is_granted, "grpc sql pooler", s => {
         let client = s.client();
         let first = s.acquire(&client).await;
         let waiter = s.queue(1, s.lease(&client).wait(MINUTE)).await;
         first.release().await.expect("the release");
-        assert_eq!(s.row("token"), granted(waiter).await.token().to_string());
+        let second = granted(waiter).await;
+        assert_eq!(s.row("token"), second.token().to_string());
     }),
-    case!(wait_passes, "grpc", s => {
+    case!(wait_passes, "grpc sql pooler", s => {
         let client = s.client();
         let _first = s.acquire(&client).await;
         let refused = s.lease(&client).wait(std::time::Duration::from_millis(300)).acquire().await;
         assert!(matches!(refused, Err(Error::Held(_))), "{refused:?}");
         until("an empty queue", || s.waiters() == "0").await;
     }),
-    case!(waiters_are_served_in_order, "grpc", s => {
+    case!(waiters_are_served_in_order, "grpc sql pooler", s => {
         let client = s.client();
         let first = s.acquire(&client).await;
         let mut waiters = vec![];
@@ -93,7 +94,7 @@ pub const CASES: &[crate::Case] = &[
             lease.release().await.expect("the release");
         }
     }),
-    case!(cancelled_wait_leaves_the_queue, "grpc", s => {
+    case!(cancelled_wait_leaves_the_queue, "grpc sql pooler", s => {
         let client = s.client();
         let first = s.acquire(&client).await;
         let waiter = s.queue(1, s.lease(&client).wait(MINUTE)).await;
@@ -102,7 +103,7 @@ pub const CASES: &[crate::Case] = &[
         first.release().await.expect("the release");
         assert_eq!(s.row("state, token"), format!("free|{}", first.token()));
     }),
-    case!(grant_after_giving_up_is_released, "grpc", s => {
+    case!(grant_after_giving_up_is_released, "grpc sql", s => {
         let proxy = s.proxy();
         let client = s.client_at(&proxy.target);
         s.acquire(&client).await.release().await.expect("the release"); // connects
@@ -131,7 +132,7 @@ pub const CASES: &[crate::Case] = &[
         let row = s.row("lease_key, token");
         assert!(!row.starts_with(&first) && row.ends_with(&format!("|{}", lease.token())), "{row}");
     }),
-    case!(deadline_counts_from_the_request, "grpc", s => {
+    case!(deadline_counts_from_the_request, "grpc sql", s => {
         let proxy = s.proxy();
         let client = s.client_at(&proxy.target);
         s.acquire(&client).await.release().await.expect("the release"); // connects
@@ -142,7 +143,7 @@ pub const CASES: &[crate::Case] = &[
         // A fifth is the margin.
         assert!(left + passed <= seconds(16) + std::time::Duration::from_millis(1500), "{left:?} {passed:?}");
     }),
-    case!(deadline_does_not_count_the_wait, "grpc", s => {
+    case!(deadline_does_not_count_the_wait, "grpc sql pooler", s => {
         let client = s.client();
         let first = s.acquire(&client).await;
         let waiter = s.queue(1, s.lease(&client).wait(MINUTE).duration(seconds(3))).await;
@@ -152,14 +153,14 @@ pub const CASES: &[crate::Case] = &[
         until("a renewal", || s.beats() >= 1).await;
         assert!(lease.is_lost().is_none() && !lease.remaining().is_zero());
     }),
-    case!(renewal_keeps_the_lease, "grpc", s => {
+    case!(renewal_keeps_the_lease, "grpc sql pooler", s => {
         let client = s.client();
         let lease = s.lease(&client).duration(seconds(3)).acquire().await.expect("the lease");
         until("four renewals", || s.beats() >= 4).await;
         assert_eq!(s.row("state, token"), format!("held|{}", lease.token()));
         lease.release().await.expect("the release");
     }),
-    case!(one_request_renews_all, "grpc", s => {
+    case!(one_request_renews_all, "grpc sql pooler", s => {
         let client = s.client();
         let name = format!("cases.rust-{}", s.on);
         s.psql(&format!(
@@ -210,14 +211,14 @@ pub const CASES: &[crate::Case] = &[
         lease.release().await.expect("the release");
         daemon.signal("SIGCONT");
     }),
-    case!(leased_work_runs_once, "grpc", s => {
+    case!(leased_work_runs_once, "grpc sql", s => {
         let client = s.client();
         let once = || s.lease(&client).at_least(5 * MINUTE).run(|_| async { Ok::<_, Error>(()) });
         once().await.expect("the work");
         let skipped = once().await;
         assert!(matches!(skipped, Err(Error::Held(_))), "{skipped:?}");
     }),
-    case!(declared_lease_is_used_everywhere, "grpc", s => {
+    case!(declared_lease_is_used_everywhere, "grpc sql pooler", s => {
         let declared = s.client().declare("cases", |lease| lease.owner("declared").duration(MINUTE)).expect("valid options");
         let lease = declared.lease(&s.key).acquire().await.expect("the lease");
         assert_eq!(s.row("owner, duration"), "declared|00:01:00");

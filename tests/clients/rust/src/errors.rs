@@ -16,7 +16,7 @@ fn tables() -> Value {
 }
 
 pub const CASES: &[crate::Case] = &[
-    case!(denied_is_a_type, "grpc", s => {
+    case!(denied_is_a_type, "grpc sql pooler", s => {
         s.psql("select leasehold.set_policy('rust-frozen', frozen => true)");
         let client = s.client();
         loop {
@@ -27,18 +27,18 @@ pub const CASES: &[crate::Case] = &[
             }
         }
     }),
-    case!(unavailable_is_a_type, "grpc", s => {
-        let client = s.made(Client::builder().patience(Duration::from_millis(300)), "127.0.0.1:1");
+    case!(unavailable_is_a_type, "grpc sql", s => {
+        let client = s.made(Client::builder().patience(Duration::from_millis(300)), &s.nowhere());
         let failed = s.lease(&client).acquire().await;
         assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
     }),
-    case!(invalid_argument_is_told, "grpc", s => {
+    case!(invalid_argument_is_told, "grpc sql pooler", s => {
         match s.lease(&s.client()).duration(Duration::from_millis(1)).acquire().await {
             Err(Error::InvalidArgument(wrong)) => assert!(wrong.field == "duration" && !wrong.bound.is_empty(), "{wrong:?}"),
             other => panic!("{other:?}"),
         }
     }),
-    case!(wrong_arguments_are_named, "grpc", s => {
+    case!(wrong_arguments_are_named, "grpc sql", s => {
         let client = s.client();
         let mut seen = 0;
         for row in tables()["wrong_arguments"].as_array().expect("an array") {
@@ -60,7 +60,7 @@ pub const CASES: &[crate::Case] = &[
                 _ => panic!("not known: {argument}"),
             };
             let result = match field {
-                "patience" => Client::builder().patience(seconds(number)).connect(&s.target).map(drop),
+                "patience" => connect(Client::builder().patience(seconds(number)), &s.target).map(drop),
                 _ => lease.acquire().await.map(drop),
             };
             let Err(Error::InvalidArgument(wrong)) = result else { panic!("{row}: {result:?}") };
@@ -76,10 +76,10 @@ pub const CASES: &[crate::Case] = &[
         assert!(seen >= 9, "{seen}");
         assert_eq!(s.row("state"), "");
     }),
-    case!(bounds_are_told_before_any_request, "grpc", s => {
+    case!(bounds_are_told_before_any_request, "grpc sql", s => {
         let path = std::path::PathBuf::from(std::env::var("LEASEHOLD_CASES").expect("cases.json")).with_file_name("../lib/bounds.json");
         let rows: Vec<BTreeMap<String, Value>> = serde_json::from_str(&std::fs::read_to_string(path).expect("bounds.json")).expect("JSON");
-        let client = s.made(Client::builder().patience(Duration::from_millis(1)), "127.0.0.1:1");
+        let client = s.made(Client::builder().patience(Duration::from_millis(1)), &s.nowhere());
         for row in &rows {
             let value = row["value"].as_str().expect("text").repeat(row["times"].as_u64().expect("a number") as usize);
             let kind = row["kind"].as_str().expect("a kind");

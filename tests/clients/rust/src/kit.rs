@@ -4,11 +4,16 @@ use std::future::Future;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use leasehold::tokio_postgres::NoTls;
 use leasehold::{Builder, Client, Lease, LeaseBuilder};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub const MINUTE: Duration = Duration::from_secs(60);
@@ -44,12 +49,20 @@ pub async fn within_a_minute<T>(what: &str, future: impl Future<Output = T>) -> 
     tokio::time::timeout(MINUTE, future).await.unwrap_or_else(|_| panic!("{what} did not come within a minute"))
 }
 
+/// To a daemon, or to PostgreSQL.
+pub fn connect(builder: Builder, target: &str) -> Result<Client, leasehold::Error> {
+    if target.contains('=') { builder.over(target.parse().expect("a connection string"), NoTls) } else { builder.connect(target) }
+}
+
 /// One transport, and the scope of one case.
 #[derive(Clone)]
 pub struct Site {
     pub on: String,
     pub key: String,
     pub target: String,
+    /// What PostgreSQL's clients take.
+    pub database: String,
+    pub port: u64,
 }
 
 pub type Later = JoinHandle<Result<Lease, leasehold::Error>>;
@@ -57,11 +70,23 @@ pub type Later = JoinHandle<Result<Lease, leasehold::Error>>;
 impl Site {
     pub fn new(on: &str, case: &str) -> Site {
         let all = ask("site", json!({}));
-        Site { on: on.into(), key: format!("rust {case}"), target: all["grpc"].as_str().expect("a target").into() }
+        let [target, database] = [on, if on == "grpc" { "grpc_sql" } else { on }].map(|each| all[each].as_str().expect("a target").to_string());
+        Site { on: on.into(), key: format!("rust {case}"), target, database, port: all["port"].as_u64().expect("a port") }
     }
 
     pub fn client(&self) -> Client {
-        Client::connect(&self.target).expect("a client")
+        self.client_at(&self.target)
+    }
+
+    /// Where nobody answers.
+    pub fn nowhere(&self) -> String {
+        if self.on == "grpc" { "127.0.0.1:1".into() } else { self.database_at(1) }
+    }
+
+    /// The database behind another port of this host.
+    pub fn database_at(&self, port: u64) -> String {
+        let name = self.database.split(' ').find(|each| each.starts_with("dbname=")).expect("a database");
+        format!("host=127.0.0.1 port={port} user=postgres {name}")
     }
 
     pub fn client_at(&self, target: &str) -> Client {
@@ -69,7 +94,7 @@ impl Site {
     }
 
     pub fn made(&self, builder: Builder, target: &str) -> Client {
-        builder.connect(target).expect("a client")
+        connect(builder, target).expect("a client")
     }
 
     pub fn lease(&self, client: &Client) -> LeaseBuilder {
@@ -126,7 +151,24 @@ impl Site {
     }
 
     pub fn proxy(&self) -> Proxy {
-        Proxy::new(0)
+        if self.on == "grpc" { Proxy::new(0) } else { Proxy::before_postgres(self) }
+    }
+
+    /// Does what daemons do by themselves, and cron where there is none.
+    pub fn reap(&self) -> impl Drop + use<> {
+        struct Reaper(JoinHandle<()>);
+        impl Drop for Reaper {
+            fn drop(&mut self) {
+                self.0.abort();
+            }
+        }
+        let site = self.clone();
+        Reaper(tokio::spawn(async move {
+            while site.on != "grpc" {
+                site.psql("select count(*) from leasehold.reap()");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }))
     }
 
     /// This program as a child that does its work under a lease.
@@ -155,28 +197,85 @@ pub async fn lost(lease: &Lease) -> leasehold::Lost {
     within_a_minute("the loss", lease.lost()).await
 }
 
-/// tests/lib/flaky_proxy.py
+/// tests/lib/flaky_proxy.py before a daemon; before PostgreSQL, a pipe that may keep the answers.
 pub struct Proxy {
     id: Value,
+    pipe: Option<Pipe>,
     pub target: String,
+}
+
+#[derive(Clone)]
+struct Pipe {
+    is_frozen: watch::Sender<bool>,
+    said: Arc<AtomicU64>,
+}
+
+impl Pipe {
+    async fn run(self, listener: TcpListener, port: u64) {
+        loop {
+            let (client, _) = listener.accept().await.expect("a client");
+            let server = tokio::net::TcpStream::connect(format!("127.0.0.1:{port}")).await.expect("PostgreSQL");
+            let ((mut asks, mut hears), (mut answers, mut obeys)) = (client.into_split(), server.into_split());
+            let (its, mut is_frozen) = (self.clone(), self.is_frozen.subscribe());
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 65536];
+                while let Ok(n @ 1..) = asks.read(&mut buffer).await {
+                    its.said.fetch_add(1, Ordering::Relaxed);
+                    if obeys.write_all(&buffer[..n]).await.is_err() {
+                        break;
+                    }
+                }
+            });
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 65536];
+                while let Ok(n @ 1..) = answers.read(&mut buffer).await {
+                    let _ = is_frozen.wait_for(|&frozen| !frozen).await;
+                    if hears.write_all(&buffer[..n]).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    }
 }
 
 impl Proxy {
     pub fn new(daemon: u64) -> Proxy {
         let answer = ask("proxy", json!({"id": daemon}));
-        Proxy { id: answer["id"].clone(), target: answer["target"].as_str().expect("a target").into() }
+        Proxy { id: answer["id"].clone(), pipe: None, target: answer["target"].as_str().expect("a target").into() }
+    }
+
+    fn before_postgres(site: &Site) -> Proxy {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a socket");
+        let target = site.database_at(listener.local_addr().expect("an address").port().into());
+        let pipe = Pipe { is_frozen: watch::Sender::new(false), said: Arc::default() };
+        tokio::spawn(pipe.clone().run(TcpListener::from_std(listener).expect("a socket"), site.port));
+        Proxy { id: Value::Null, pipe: Some(pipe), target }
     }
 
     pub fn set(&self, what: &str, value: impl Into<Value>) {
         ask("proxy/set", json!({"id": self.id, what: value.into()}));
     }
 
+    /// Before PostgreSQL the first of them counts: pass, drop, or a delay.
     pub fn decide(&self, actions: Value) {
-        self.set("decide", actions);
+        let Some(pipe) = &self.pipe else { return self.set("decide", actions) };
+        pipe.is_frozen.send_replace(actions[0] != "pass");
+        if let Some(delay) = actions[0][1].as_f64() {
+            let pipe = pipe.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs_f64(delay)).await;
+                pipe.is_frozen.send_replace(false);
+            });
+        }
     }
 
     pub fn freeze(&self, on: bool) {
-        self.set("frozen", on);
+        match &self.pipe {
+            Some(pipe) => drop(pipe.is_frozen.send_replace(on)),
+            None => self.set("frozen", on),
+        }
     }
 
     pub fn refuse(&self, on: bool) {
@@ -191,7 +290,10 @@ impl Proxy {
     }
 
     pub fn state(&self) -> Value {
-        ask("proxy/state", json!({"id": self.id}))
+        match &self.pipe {
+            Some(pipe) => json!({"messages_sent": pipe.said.load(Ordering::Relaxed)}),
+            None => ask("proxy/state", json!({"id": self.id})),
+        }
     }
 }
 

@@ -93,7 +93,7 @@ pub const CASES: &[crate::Case] = &[
         leader.line("lost").await;
         assert_eq!(leader.count("lost unreachable"), 1);
     }),
-    case!(leader_resigns, "grpc", s => {
+    case!(leader_resigns, "grpc sql", s => {
         let (one, two) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let mut tokens = stand(&s, &one);
         let first = next(&mut tokens).await;

@@ -14,14 +14,14 @@ fn threads() -> usize {
 }
 
 pub const CASES: &[crate::Case] = &[
-    case!(forced_end_is_told, "grpc", s => {
+    case!(forced_end_is_told, "grpc sql pooler", s => {
         let client = s.client();
         let lease = s.lease(&client).duration(seconds(3)).acquire().await.expect("the lease");
         s.force();
         assert_eq!(lost(&lease).await.reason, Reason::Forced);
         assert!(matches!(lease.release().await, Err(Error::Lost(_))));
     }),
-    case!(hold_that_the_policy_ends_is_told, "grpc", s => {
+    case!(hold_that_the_policy_ends_is_told, "grpc sql pooler", s => {
         s.psql("select leasehold.set_policy('rust-ending', max_hold => '8 s', end_at_max_hold => true)");
         let client = s.client();
         let mut leases = vec![];
@@ -34,7 +34,7 @@ pub const CASES: &[crate::Case] = &[
             assert_eq!((lost.reason, lost.message.as_str()), (Reason::MaxHold, "the policy of rust-ending ends a lease after max_hold"));
         }
     }),
-    case!(unheard_loss_is_told_at_the_end, "grpc", s => {
+    case!(unheard_loss_is_told_at_the_end, "grpc sql pooler", s => {
         let client = s.client();
         for words in ["", "the disk is full"] {
             let site = s.clone();
@@ -49,7 +49,7 @@ pub const CASES: &[crate::Case] = &[
         }
         assert_eq!(s.row("last_outcome"), "forced");
     }),
-    case!(released_lease_is_not_held, "grpc", s => {
+    case!(released_lease_is_not_held, "grpc sql pooler", s => {
         let client = s.client();
         s.lease(&client).run(|lease| async move {
             let outcome = Outcome::result(&json!({"rows": 3})).expect("JSON");
@@ -67,7 +67,7 @@ pub const CASES: &[crate::Case] = &[
         }).await.expect("no loss");
         assert_eq!(s.row("state, last_outcome, last_result ->> 'rows'"), "free|ok|3");
     }),
-    case!(silence_is_told_before_the_deadline, "grpc", s => {
+    case!(silence_is_told_before_the_deadline, "grpc sql", s => {
         let proxy = s.proxy();
         let client = s.client_at(&proxy.target);
         let lease = s.lease(&client).duration(seconds(10)).acquire().await.expect("the lease");
@@ -77,11 +77,11 @@ pub const CASES: &[crate::Case] = &[
         assert_eq!(lost.reason, Reason::Unreachable);
         proxy.freeze(false);
     }),
-    case!(stopped_process_wakes_up_without_the_lease, "grpc", s => {
+    case!(stopped_process_wakes_up_without_the_lease, "grpc sql", s => {
         let program = s.program("work", seconds(3));
         program.line("working").await;
         program.signal("STOP");
-        let client = s.client();
+        let (client, _reaper) = (s.client(), s.reap());
         let other = s.lease(&client).wait(MINUTE).acquire().await.expect("the lease");
         let before = program.count("working");
         program.signal("CONT");
@@ -97,7 +97,7 @@ pub const CASES: &[crate::Case] = &[
         lease.release().await.expect("the release");
         assert_eq!(s.row("state, last_outcome"), "free|ok");
     }),
-    case!(no_renewal_after_release, "grpc", s => {
+    case!(no_renewal_after_release, "grpc sql", s => {
         let proxy = s.proxy();
         let client = s.client_at(&proxy.target);
         let lease = s.lease(&client).duration(seconds(6)).acquire().await.expect("the lease");
@@ -114,10 +114,10 @@ pub const CASES: &[crate::Case] = &[
         assert_eq!(proxy.state()["messages_sent"], sent, "it was renewed after its release");
         assert!(lease.is_lost().is_none());
     }),
-    case!(close_leaves_nothing, "grpc", s => {
+    case!(close_leaves_nothing, "grpc sql pooler", s => {
         let client = std::thread::Builder::new().spawn({
-            let target = s.target.clone();
-            move || Client::builder().thread_name("closed-one").connect(&target).expect("a client")
+            let target = if s.on == "grpc" { s.target.clone() } else { format!("{} application_name=rust-{}-closed", s.target, s.on) };
+            move || connect(Client::builder().thread_name("closed-one"), &target).expect("a client")
         }).expect("a thread").join().expect("no panic");
         let lease = s.lease(&client).duration(seconds(3)).acquire().await.expect("the lease");
         let waiter = s.queue(1, s.lease(&client).wait(MINUTE)).await;
@@ -127,18 +127,22 @@ pub const CASES: &[crate::Case] = &[
         assert!(matches!(waiter.await.expect("no panic"), Err(Error::Closed)));
         assert_eq!(lost(&lease).await.reason, Reason::Closed);
         until("the end of its thread", || threads() == 0).await;
+        if s.on == "sql" {
+            assert_eq!(s.psql("select count(*) from pg_stat_activity where application_name = 'rust-sql-closed'"), "0");
+        }
+        until("an empty queue", || s.waiters() == "0").await;
         let before = s.beats();
         until("the deadline", || s.row("state = 'free' or deadline < clock_timestamp()") == "t").await;
         assert_eq!(s.beats(), before, "a closed client renewed");
         assert!(matches!(s.lease(&client).acquire().await, Err(Error::Closed)));
     }),
-    case!(exit_leaves_nothing, "grpc", s => {
+    case!(exit_leaves_nothing, "grpc sql", s => {
         let mut program = s.program("exit", seconds(2));
         let status = tokio::task::block_in_place(|| program.child.wait()).expect("its end");
         assert_eq!(status.code(), Some(7));
         until("the deadline", || s.row("state = 'free' or deadline < clock_timestamp()") == "t").await;
     }),
-    case!(lost_lease_ends_nested_calls, "grpc", s => {
+    case!(lost_lease_ends_nested_calls, "grpc sql", s => {
         let client = s.client();
         let key = format!("{} other", s.key);
         let _other = client.lease("cases", &key).acquire().await.expect("the lease");

@@ -13,7 +13,7 @@ use crate::secure::{secured, tls, with_token};
 const LASTING: Duration = Duration::from_secs(300);
 
 pub const CASES: &[crate::Case] = &[
-    case!(priority_is_served_first, "grpc", s => {
+    case!(priority_is_served_first, "grpc sql pooler", s => {
         let namespace = "rust-urgent";
         let queue = |columns: &str| s.psql(&format!("select {columns} from leasehold.queue where namespace = '{namespace}'"));
         s.psql(&format!("select leasehold.set_policy('{namespace}', max_priority => 9, ageing => '1 day')"));
@@ -37,9 +37,14 @@ pub const CASES: &[crate::Case] = &[
         }
     }),
     // Of who has the right lease alone.
-    case!(priority_above_the_policy_is_denied, "grpc", s => {
-        let facts = secured();
-        let client = with_token(&facts, "worker", tls(&facts, "ca"));
+    case!(priority_above_the_policy_is_denied, "grpc sql", s => {
+        let client = if s.on == "grpc" {
+            let facts = secured();
+            with_token(&facts, "worker", tls(&facts, "ca"))
+        } else {
+            s.psql("create role urgent_rust login in role leasehold_client; select leasehold.access_grant('role:urgent_rust', 'secure', 'lease')");
+            s.client_at(&s.target.replace("user=postgres", "user=urgent_rust"))
+        };
         s.psql("select leasehold.set_policy('secure', max_priority => 9)");
         let lease = client.lease("secure", &s.key).priority(9).acquire().await.expect("the lease");
         for wait in [Duration::ZERO, LASTING] {
@@ -53,7 +58,7 @@ pub const CASES: &[crate::Case] = &[
         }
         lease.release().await.expect("the release");
     }),
-    case!(wrong_priority_is_named, "grpc", s => {
+    case!(wrong_priority_is_named, "grpc sql pooler", s => {
         let client = s.client();
         match s.lease(&client).priority(1001).acquire().await {
             Err(Error::InvalidArgument(wrong)) => {

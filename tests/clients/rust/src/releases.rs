@@ -19,7 +19,7 @@ async fn many(client: &Client, namespace: &str) -> Vec<Lease> {
 }
 
 pub const CASES: &[crate::Case] = &[
-    case!(try_release_waits_for_nothing, "grpc", s => {
+    case!(try_release_waits_for_nothing, "grpc sql pooler", s => {
         let proxy = s.proxy();
         let client = s.client_at(&proxy.target);
         let lease = s.acquire(&client).await;
@@ -31,7 +31,7 @@ pub const CASES: &[crate::Case] = &[
         until("the release", || s.row("state, last_outcome, last_result ->> 'rows'") == "free|ok|3").await;
         proxy.decide(json!(["pass"]));
     }),
-    case!(try_releases_go_together, "grpc", s => {
+    case!(try_releases_go_together, "grpc sql pooler", s => {
         let client = s.client();
         let leases = many(&client, "many.rust-together").await;
         s.psql("create table public.rust_released (xid xid8, key text);
@@ -44,14 +44,14 @@ pub const CASES: &[crate::Case] = &[
         assert_eq!(s.psql("select count(distinct xid) < 20 from public.rust_released"), "t");
         s.psql("drop trigger rust_see_release on leasehold.scope; drop function public.rust_see_release; drop table public.rust_released");
     }),
-    case!(acquire_follows_its_own_try_release, "grpc", s => {
+    case!(acquire_follows_its_own_try_release, "grpc sql pooler", s => {
         let client = s.client();
         for _ in 0..10 {
             s.acquire(&client).await.try_release(Outcome::success()).expect("it was held");
         }
         s.acquire(&client).await.release().await.expect("the release");
     }),
-    case!(close_sends_what_try_release_left, "grpc", s => {
+    case!(close_sends_what_try_release_left, "grpc sql pooler", s => {
         let client = s.client();
         drop(many(&client, "many.rust-closing").await);
         client.close().await;

@@ -33,7 +33,7 @@ pub const CASES: &[crate::Case] = &[
     case!(strategy_decides_about_retries, "grpc", s => {
         let proxy = Arc::new(s.proxy());
         let client = s.made(Client::builder().strategy(fail_fast()), &proxy.target);
-        match s.lease(&s.made(Client::builder().strategy(fail_fast()), "127.0.0.1:1")).wait(MINUTE).acquire().await {
+        match s.lease(&s.made(Client::builder().strategy(fail_fast()), &s.nowhere())).wait(MINUTE).acquire().await {
             Err(Error::Unavailable(trouble)) => assert_eq!(trouble.reason, RetryReason::SocketNotAvailable, "{trouble:?}"),
             other => panic!("{other:?}"),
         }

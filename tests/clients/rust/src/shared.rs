@@ -14,7 +14,7 @@ fn held(result: Result<Lease, Error>) -> Box<Held> {
 }
 
 pub const CASES: &[crate::Case] = &[
-    case!(readers_share_and_a_writer_waits, "grpc", s => {
+    case!(readers_share_and_a_writer_waits, "grpc sql pooler", s => {
         let client = s.client();
         let first = s.lease(&client).shared(1).owner("first").acquire().await.expect("the lease");
         let second = s.lease(&client).shared(1).owner("second").acquire().await.expect("the lease");
@@ -30,7 +30,7 @@ pub const CASES: &[crate::Case] = &[
         assert_eq!(writer.units(), 0);
         assert_eq!(held(s.lease(&client).shared(1).acquire().await).holder_count, 1);
     }),
-    case!(units_fit_the_capacity, "grpc", s => {
+    case!(units_fit_the_capacity, "grpc sql pooler", s => {
         let client = s.client();
         s.psql("select leasehold.set_policy('cases.rust-five', capacity => 5)");
         let share = |units| client.lease("cases.rust-five", &s.key).shared(units);
@@ -50,7 +50,7 @@ pub const CASES: &[crate::Case] = &[
             }
         }
     }),
-    case!(shared_waiters_are_served_in_order, "grpc", s => {
+    case!(shared_waiters_are_served_in_order, "grpc sql pooler", s => {
         let client = s.client();
         let first = s.acquire(&client).await;
         let mut waiters = vec![];
@@ -71,7 +71,7 @@ pub const CASES: &[crate::Case] = &[
         let last = granted(next()).await;
         assert!(two.token() < writer.token() && writer.token() < last.token());
     }),
-    case!(downgrade_lets_readers_in, "grpc", s => {
+    case!(downgrade_lets_readers_in, "grpc sql pooler", s => {
         let client = s.client();
         let lease = s.lease(&client).duration(seconds(12)).acquire().await.expect("the lease");
         let (first, key) = (lease.token(), s.row("lease_key"));
@@ -102,7 +102,7 @@ pub const CASES: &[crate::Case] = &[
         streaming.release().await.expect("the release");
         assert_eq!(s.row("state, last_outcome"), "free|ok");
     }),
-    case!(shared_leases_end_one_by_one, "grpc", s => {
+    case!(shared_leases_end_one_by_one, "grpc sql pooler", s => {
         let client = s.client();
         let kept = s.lease(&client).duration(seconds(12)).shared(1).acquire().await.expect("the lease");
         let ended = s.lease(&client).duration(seconds(12)).shared(1).acquire().await.expect("the lease");

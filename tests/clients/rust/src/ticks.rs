@@ -78,7 +78,7 @@ impl Worker {
 }
 
 pub const CASES: &[crate::Case] = &[
-    case!(tick_is_claimed_once, "grpc", s => {
+    case!(tick_is_claimed_once, "grpc sql pooler", s => {
         let name = schedule(&s, "every 365 d", NEVER);
         let finish = tokio::sync::watch::Sender::new(false);
         let worker = || {
@@ -105,7 +105,7 @@ pub const CASES: &[crate::Case] = &[
         assert!(second.at() == at && second.attempt() == 1 && second.token() > first.token(), "{second:?}");
         until("the end of both", || ticks(&s, &name, "state") == "done\ndone").await;
     }),
-    case!(failed_tick_is_tried_again, "grpc", s => {
+    case!(failed_tick_is_tried_again, "grpc sql pooler", s => {
         let name = schedule(&s, "every 365 d", "starts_at => '2100-01-01Z', backoff => '1 h'");
         let at = run_now(&s, &name);
         let mut worker = Worker::new(s.client().ticks(&name), |tick| async move {
@@ -119,7 +119,7 @@ pub const CASES: &[crate::Case] = &[
         assert_eq!((second.at(), second.attempt()), (at, 2));
         until("the end", || ticks(&s, &name, "state, attempts") == "done|2").await;
     }),
-    case!(lost_tick_lets_the_loop_go_on, "grpc", s => {
+    case!(lost_tick_lets_the_loop_go_on, "grpc sql pooler", s => {
         let name = schedule(&s, "every 365 d", NEVER);
         run_now(&s, &name);
         let mut worker = Worker::new(s.client().ticks(&name).duration(seconds(3)), |tick| async move {
@@ -132,7 +132,7 @@ pub const CASES: &[crate::Case] = &[
         assert_eq!(worker.next().await.attempt(), 2);
         until("the end", || ticks(&s, &name, "state, attempts") == "done|2").await;
     }),
-    case!(missed_tick_is_not_yielded, "grpc", s => {
+    case!(missed_tick_is_not_yielded, "grpc sql pooler", s => {
         let name = schedule(&s, "every 365 d", NEVER);
         let missed = run_now(&s, &name);
         s.psql(&format!("update leasehold.tick set claim_until = now() - interval '1 s' where schedule = '{name}';
@@ -143,7 +143,7 @@ pub const CASES: &[crate::Case] = &[
         let at = run_now(&s, &name);
         assert_eq!(worker.next().await.at(), at);
     }),
-    case!(leaving_the_loop_releases_the_tick, "grpc", s => {
+    case!(leaving_the_loop_releases_the_tick, "grpc sql pooler", s => {
         let name = schedule(&s, "every 365 d", NEVER);
         let client = s.client();
         run_now(&s, &name);
@@ -164,7 +164,7 @@ pub const CASES: &[crate::Case] = &[
         assert!(matches!(within_a_minute("the end", ended).await, Err(Error::Closed)));
         assert_eq!(*done.lock().expect("no panic"), 1);
     }),
-    case!(cancelled_wait_claims_nothing, "grpc", s => {
+    case!(cancelled_wait_claims_nothing, "grpc sql pooler", s => {
         let name = schedule(&s, "every 365 d", NEVER);
         let client = s.client();
         let worker = Worker::of(&client, &name);
@@ -174,14 +174,14 @@ pub const CASES: &[crate::Case] = &[
         run_now(&s, &name);
         assert_eq!(Worker::of(&s.client(), &name).next().await.attempt(), 1);
     }),
-    case!(run_now_is_seen, "grpc", s => {
+    case!(run_now_is_seen, "grpc sql pooler", s => {
         let name = schedule(&s, "every 365 d", NEVER);
         let mut worker = Worker::of(&s.client(), &name);
         looked(&s, &name).await;
         let at = run_now(&s, &name);
         assert_eq!(worker.next().await.at(), at);
     }),
-    case!(paused_schedule_waits, "grpc", s => {
+    case!(paused_schedule_waits, "grpc sql pooler", s => {
         let name = schedule(&s, "every 1 s", "starts_at => '2020-01-01Z', tick_deadline => '1 h'");
         let pause = |paused: bool| time(&s.psql(&format!("select floor(extract(epoch from clock_timestamp()))::bigint from leasehold.pause_schedule('{name}', {paused})")));
         let paused = pause(true);
@@ -197,14 +197,14 @@ pub const CASES: &[crate::Case] = &[
             assert!(at <= paused, "the last before the pause may have been due; {at:?} {paused:?} {resumed:?}");
         }
     }),
-    case!(unknown_schedule_is_named, "grpc", s => {
+    case!(unknown_schedule_is_named, "grpc sql pooler", s => {
         for (name, words) in [("no-such", "no-such"), ("a..b", "segment 2 of namespace must be 1 to 63 bytes")] {
             let ended = s.client().ticks(name).run(|_| async { Ok::<_, String>(Outcome::success()) }).await;
             let Err(Error::InvalidArgument(wrong)) = ended else { panic!("{ended:?}") };
             assert!(wrong.message.contains(words), "{wrong:?}");
         }
     }),
-    case!(workers_share_ticks, "grpc", s => {
+    case!(workers_share_ticks, "grpc sql pooler", s => {
         let name = schedule(&s, "every 365 d", &format!("{NEVER}, overlap => 3"));
         let mut workers: Vec<_> = (0..3).map(|_| Worker::of(&s.client(), &name)).collect();
         // As if nobody had looked for 8 s.

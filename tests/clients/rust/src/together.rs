@@ -35,7 +35,7 @@ fn is_wrong(result: Result<Leases, Error>, words: &str) {
 }
 
 pub const CASES: &[crate::Case] = &[
-    case!(all_or_none, "grpc", s => {
+    case!(all_or_none, "grpc sql pooler", s => {
         let client = s.client();
         let second = format!("{} 2", s.key);
         let other = client.lease("cases", &second).owner("the other").acquire().await.expect("the lease");
@@ -89,7 +89,7 @@ pub const CASES: &[crate::Case] = &[
         }
         assert_eq!((s.states("state"), s.all_waiters()), ("free\nfree".into(), "0".into()));
     }),
-    case!(all_are_lost_as_one, "grpc", s => {
+    case!(all_are_lost_as_one, "grpc sql pooler", s => {
         let (client, site) = (s.client(), s.clone());
         let result = s.of_both(&client).duration(seconds(3)).run(|all| async move {
             until("renewals of both", || site.states("heartbeats > 0") == "t\nt").await;
@@ -108,7 +108,7 @@ pub const CASES: &[crate::Case] = &[
         drop(all);
         until("the release of the other", || s.states("state, last_outcome") == "free|forced\nfree|failed").await;
     }),
-    case!(all_are_released_with_one_result, "grpc", s => {
+    case!(all_are_released_with_one_result, "grpc sql pooler", s => {
         let client = s.client();
         let all = s.of_both(&client).acquire().await.expect("the leases");
         all.release_with(Outcome::result(&json!({"rows": 3})).expect("JSON")).await.expect("the release");

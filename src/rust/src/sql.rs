@@ -1,0 +1,578 @@
+//! PostgreSQL, without a daemon. Renewals have a connection of their own, and so has each request that acquires or releases, for as long as it
+//! lasts; two of these are kept for the next. A request that waits has a place in the queue, and hears by LISTEN when to look; behind a pooler
+//! that gives each transaction another session it polls.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{oneshot, watch};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::client::Settings;
+use crate::clock::now;
+use crate::error::{Error, Held, Lost, Reason, RetryReason, scope_name};
+use crate::explain::{Explanation, Liveness, State};
+use crate::hand_over::HandOver;
+use crate::release::Outcome;
+use crate::request::{FOREVER, Ref, Request};
+use crate::session::{Open, Session, Value, from_connect};
+use crate::statements::*;
+use crate::ticks::Claimed;
+use crate::transport::{Beat, Ending, Grant, Renewal};
+
+const MOST_IDLE: usize = 2;
+const POOLED_POLL: Duration = Duration::from_millis(200);
+/// A tick may be due while no more may run at the same time.
+const BUSY: Duration = Duration::from_millis(250);
+/// A place in the queue lasts as long without being asked for again.
+const LEAST_PLACE: Duration = Duration::from_secs(10);
+const MOST_PLACE: Duration = Duration::from_secs(24 * 3600);
+/// A row that somebody keeps locked must not hold up the others.
+const LOCK_TIMEOUT: &str = "200ms";
+const CLOSING: Duration = Duration::from_secs(1);
+
+pub(crate) struct Sql {
+    open: Open,
+    patience: Duration,
+    poll: Duration,
+    log: Arc<dyn Fn(&str) + Send + Sync>,
+    idle: Mutex<Vec<Session>>,
+    renewal: tokio::sync::Mutex<Option<Session>>,
+    /// Connections, and tasks that use them, have a receiver each.
+    work: watch::Sender<()>,
+    is_closed: AtomicBool,
+    /// It has said that it polls.
+    is_known_to_poll: AtomicBool,
+    /// It has said that it cannot read requests to hand over.
+    is_known_deaf: AtomicBool,
+}
+
+type Answer = oneshot::Sender<Result<Vec<Grant>, Error>>;
+
+fn text<'a>(value: &'a (impl ToSql + Sync)) -> Value<'a> {
+    (value, Type::TEXT)
+}
+
+fn texts<'a>(values: &'a (impl ToSql + Sync)) -> Value<'a> {
+    (values, Type::TEXT_ARRAY)
+}
+
+fn place(scope: &Ref) -> [Value<'_>; 3] {
+    [text(&scope.namespace), text(&scope.key), text(&scope.lease_key)]
+}
+
+fn time(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+/// Of a row of `granting`.
+pub(crate) fn grant_of(row: &Row, sent: Duration) -> Grant {
+    let slots: Option<Vec<i32>> = row.get(3);
+    Grant {
+        token: row.get(0),
+        deadline: sent + time(row.get(1)),
+        is_final: row.get(4),
+        units: row.get::<_, i32>(2) as u32,
+        slots: slots.unwrap_or_default().into_iter().map(|slot| slot as u32).collect(),
+        holding: None,
+        claimed: None,
+    }
+}
+
+/// Of a row of HELD.
+pub(crate) fn held_of(request: &Request, scope: &Ref, row: &Row) -> Held {
+    let (state, holder, advice): (&str, String, &str) = (row.get(0), row.get(1), row.get(3));
+    let by = if state == "held" { format!("held by {holder}") } else { state.to_string() };
+    let count = |at| row.get::<_, i32>(at) as u32;
+    Held {
+        namespace: scope.namespace.clone(),
+        key: scope.key.clone(),
+        message: format!("{} is {by}: {advice}", scope_name(&scope.namespace, &scope.key)),
+        holder,
+        holder_count: count(4),
+        units_free: row.get::<_, Option<i32>>(5).map(|units| units as u32),
+        ahead: count(2),
+        alive: row.get(6),
+        silent: time(row.get::<_, Option<f64>>(7).unwrap_or_default()),
+        held_for: time(row.get::<_, Option<f64>>(8).unwrap_or_default()),
+        retry: (request.wait.is_zero() && !request.while_alive).then_some(RetryReason::LeaseHeld),
+    }
+}
+
+/// Of a row of `asking`.
+fn hand_over_of(row: &Row) -> HandOver {
+    HandOver {
+        asked_at: row.get(0),
+        asked_by: row.get(1),
+        principal: row.get(2),
+        reason: row.get(3),
+        answer_by: row.get(4),
+        answer_in: time(row.get(5)),
+        refusal: String::new(),
+        owner: String::new(),
+        token: 0,
+    }
+}
+
+fn reason_of(word: &str) -> Reason {
+    [Reason::Expired, Reason::Forced, Reason::Released, Reason::Failed, Reason::MaxHold]
+        .into_iter()
+        .find(|reason| reason.to_string() == word)
+        .unwrap_or(Reason::Unknown)
+}
+
+/// The parameters of ACQUIRE.
+pub(crate) struct Wanted<'a> {
+    request: &'a Request,
+    seconds: f64,
+    labels: String,
+    at_least: Option<f64>,
+    mode: &'static str,
+    units: i32,
+    priority: i32,
+}
+
+impl<'a> Wanted<'a> {
+    pub fn new(request: &'a Request) -> Self {
+        Wanted {
+            request,
+            seconds: request.duration.as_secs_f64(),
+            labels: serde_json::json!(request.labels).to_string(),
+            at_least: request.at_least.map(|time| time.as_secs_f64()),
+            mode: if request.units > 0 { "shared" } else { "exclusive" },
+            units: request.units.max(1) as i32,
+            priority: request.priority as i32,
+        }
+    }
+
+    pub fn values(&self) -> [Value<'_>; 10] {
+        let [namespace, key, lease_key] = place(&self.request.scope);
+        let (seconds, owner, labels) = ((&self.seconds as _, Type::FLOAT8), text(&self.request.owner), text(&self.labels));
+        let (at_least, mode) = ((&self.at_least as _, Type::FLOAT8), text(&self.mode));
+        [namespace, key, seconds, owner, lease_key, labels, at_least, mode, (&self.units, Type::INT4), (&self.priority, Type::INT4)]
+    }
+}
+
+impl Sql {
+    pub fn new(open: Open, settings: &Settings, poll: Duration) -> Arc<Sql> {
+        Arc::new(Sql {
+            open,
+            patience: settings.patience,
+            poll,
+            log: settings.log.clone(),
+            idle: Mutex::default(),
+            renewal: tokio::sync::Mutex::new(None),
+            work: watch::Sender::new(()),
+            is_closed: AtomicBool::new(false),
+            is_known_to_poll: AtomicBool::new(false),
+            is_known_deaf: AtomicBool::new(false),
+        })
+    }
+
+    /// Ends all connections, once what was given up has ended what it began.
+    pub async fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        let ended = async {
+            drop(self.renewal.lock().await.take());
+            self.idle().clear();
+            self.work.closed().await;
+        };
+        let _ = tokio::time::timeout(CLOSING, ended).await;
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
+        self.idle.lock().expect("no code panics under this lock")
+    }
+
+    async fn connect(&self, patience: Duration) -> Result<Session, Error> {
+        match tokio::time::timeout(patience, (self.open)(&self.work)).await {
+            Ok(session) => session.map_err(|error| from_connect(&error)),
+            Err(_) => Err(Error::unavailable(RetryReason::SocketNotAvailable, "PostgreSQL was silent for too long")),
+        }
+    }
+
+    async fn session(&self) -> Result<Session, Error> {
+        loop {
+            let found = self.idle().pop();
+            match found {
+                None => return self.connect(self.patience).await,
+                Some(session) if session.is_usable() => return Ok(session),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn put(&self, session: Session) {
+        let mut idle = self.idle();
+        if session.is_usable() && idle.len() < MOST_IDLE && !self.is_closed.load(Ordering::Relaxed) {
+            idle.push(session);
+        }
+    }
+
+    pub async fn acquire(self: &Arc<Self>, request: &Request, wait: Duration) -> Result<Grant, Error> {
+        Ok(self.acquire_all(request, wait).await?.remove(0))
+    }
+
+    /// Runs in a task of its own, which outlives a caller who gives up in the middle of a statement, and ends what it began.
+    pub async fn acquire_all(self: &Arc<Self>, request: &Request, wait: Duration) -> Result<Vec<Grant>, Error> {
+        if !request.scopes.is_empty() && !request.wait.is_zero() {
+            return Err(Error::wrong("wait", "0 for several scopes in SQL", request.wait));
+        }
+        let (mut tell, answer) = oneshot::channel();
+        let (its, mut request, working) = (self.clone(), request.clone(), self.work.subscribe());
+        tokio::spawn(async move {
+            let _working = working;
+            let session = match its.session().await {
+                Ok(session) => session,
+                Err(error) => return drop(tell.send(Err(error))),
+            };
+            let granted = match () {
+                () if request.is_tick => its.claim(&session, &request, &mut tell).await,
+                () if request.scopes.is_empty() => its.queue_for(&session, &request, wait, &mut tell).await,
+                () => its.try_all(&session, &request).await,
+            };
+            if let Err(unheard) = tell.send(granted) {
+                if let Some(claimed) = unheard.ok().and_then(|mut grants| grants.remove(0).claimed) {
+                    request.scope.key = claimed.key;
+                }
+                let _ = its.undo(&session, &request.refs(), &Outcome::failure(crate::client::UNHEARD)).await;
+            }
+            its.put(session);
+        });
+        answer.await.unwrap_or(Err(Error::Closed))
+    }
+
+    async fn try_one(&self, session: &Session, request: &Request) -> Result<Option<Vec<Grant>>, Error> {
+        let sent = now();
+        let rows = session.rows(&request.scope, self.patience, ACQUIRE, &Wanted::new(request).values()).await?;
+        Ok(rows.first().map(|row| vec![grant_of(row, sent)]))
+    }
+
+    async fn try_all(&self, session: &Session, request: &Request) -> Result<Vec<Grant>, Error> {
+        let of = |part: fn(&crate::together::Scope) -> &str| request.scopes.iter().map(part).collect::<Vec<_>>();
+        let (namespaces, keys) = (of(|each| &each.namespace), of(|each| &each.key));
+        let modes = of(|each| if each.units.is_some() { "shared" } else { "exclusive" });
+        let units: Vec<_> = request.scopes.iter().map(|each| each.units.unwrap_or(1) as i32).collect();
+        let (wanted, sent) = (Wanted::new(request), now());
+        let [_, _, seconds, owner, lease_key, labels, ..] = wanted.values();
+        let each = [texts(&namespaces), texts(&keys), texts(&modes)];
+        let [namespaces, keys, modes] = each.clone();
+        let values = [namespaces, keys, seconds, owner, lease_key, labels, modes, (&units, Type::INT4_ARRAY)];
+        let rows = session.rows(&request.scope, self.patience, ACQUIRE_ALL, &values).await?;
+        if !rows.is_empty() {
+            return Ok(rows.iter().map(|row| grant_of(row, sent)).collect());
+        }
+        let first = session.rows(&request.scope, self.patience, FIRST_HELD, &each).await?;
+        let first = first.first().map_or(1, |row| row.get::<_, i32>(0));
+        let scope = request.refs().remove(first as usize - 1);
+        Err(Error::Held(Box::new(self.held(session, request, &scope).await?)))
+    }
+
+    async fn queue_for(&self, session: &Session, request: &Request, wait: Duration, tell: &mut Answer) -> Result<Vec<Grant>, Error> {
+        if let Some(grants) = self.try_one(session, request).await? {
+            return Ok(grants);
+        }
+        if wait.is_zero() {
+            return Err(Error::Held(Box::new(self.held(session, request, &request.scope).await?)));
+        }
+        let granted = self.wait_in_queue(session, request, wait, tell).await;
+        self.unlisten(session).await;
+        if let Some(grants) = granted? {
+            return Ok(grants);
+        }
+        let held = self.held(session, request, &request.scope).await?;
+        session.rows(&request.scope, self.patience, LEAVE_QUEUE, &place(&request.scope)).await?;
+        Err(Error::Held(Box::new(held)))
+    }
+
+    /// `None`: the wait has passed.
+    async fn wait_in_queue(&self, session: &Session, request: &Request, wait: Duration, tell: &mut Answer) -> Result<Option<Vec<Grant>>, Error> {
+        let (mut until, poll) = (now().saturating_add(wait), self.poll(session));
+        let lasting = (2 * poll).clamp(LEAST_PLACE, MOST_PLACE).as_secs_f64();
+        let wanted = Wanted::new(request);
+        let [namespace, key, .., mode, units, priority] = wanted.values();
+        let join = [namespace, key, text(&request.scope.lease_key), (&lasting, Type::FLOAT8), mode, units, priority];
+        let (mut is_listening, mut asked) = (session.is_pooled, String::new());
+        while now() < until {
+            let place = session.row(&request.scope, self.patience, JOIN_QUEUE, &join).await?;
+            if !std::mem::replace(&mut is_listening, true) {
+                self.listen(session, &request.scope, place.get(0)).await?;
+            }
+            if let Some(grants) = self.try_one(session, request).await? {
+                return Ok(Some(grants));
+            }
+            if request.ask_hand_over {
+                self.ask_once(session, &request.scope, &mut asked).await?;
+            }
+            if request.while_alive {
+                let held = self.held(session, request, &request.scope).await?;
+                let is_alive = held.alive || held.holder_count == 0;
+                until = if is_alive { FOREVER } else { until.min(now() + request.wait) };
+            }
+            tokio::select! {
+                () = session.hear(poll.min(until.saturating_sub(now()))) => {}
+                () = tell.closed() => return Err(Error::Closed),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next tick of a schedule.
+    async fn claim(&self, session: &Session, request: &Request, tell: &mut Answer) -> Result<Vec<Grant>, Error> {
+        let schedule = [text(&request.scope.namespace)];
+        if !session.is_pooled {
+            let channel = session.row(&request.scope, self.patience, TICK_CHANNEL, &schedule).await?;
+            self.listen(session, &request.scope, channel.get(0)).await?;
+        }
+        let (wanted, poll) = (Wanted::new(request), self.poll(session));
+        let [namespace, _, seconds, owner, lease_key, labels, ..] = wanted.values();
+        let values = [namespace, owner, seconds, lease_key, labels];
+        let granted = loop {
+            let sent = now();
+            if let Some(row) = session.rows(&request.scope, self.patience, CLAIM, &values).await?.first() {
+                let claimed = Claimed { key: row.get(5), at: row.get(6), attempt: row.get::<_, i32>(7) as u32 };
+                break Ok(vec![Grant { claimed: Some(claimed), ..grant_of(row, sent) }]);
+            }
+            let left: Option<f64> = session.row(&request.scope, self.patience, UNTIL_TICK, &schedule).await?.get(0);
+            let look = left.map_or(poll, |seconds| poll.min(time(seconds).max(BUSY)));
+            tokio::select! {
+                () = session.hear(look) => {}
+                () = tell.closed() => break Err(Error::Closed),
+            }
+        };
+        self.unlisten(session).await;
+        granted
+    }
+
+    async fn listen(&self, session: &Session, scope: &Ref, channel: &str) -> Result<(), Error> {
+        session.rows(scope, self.patience, &format!("listen \"{}\"", channel.replace('"', "\"\"")), &[]).await.map(drop)
+    }
+
+    /// Makes the connection fit for somebody else.
+    async fn unlisten(&self, session: &Session) {
+        let nothing = Ref { namespace: String::new(), key: String::new(), lease_key: String::new() };
+        if session.is_usable() && !session.is_pooled {
+            let _ = session.rows(&nothing, self.patience, "unlisten *", &[]).await;
+        }
+    }
+
+    fn poll(&self, session: &Session) -> Duration {
+        if !session.is_pooled {
+            return self.poll;
+        }
+        let poll = self.poll.min(POOLED_POLL);
+        if !self.is_known_to_poll.swap(true, Ordering::Relaxed) {
+            (self.log)(&format!("a connection pooler is between this client and PostgreSQL: waiters hear no notifications, and poll every {poll:?}"));
+        }
+        poll
+    }
+
+    /// Asks whom a waiter waits behind, once: `asked` says whom it has asked.
+    async fn ask_once(&self, session: &Session, scope: &Ref, asked: &mut String) -> Result<(), Error> {
+        let holders: String = session.row(scope, self.patience, ASKS_WHOM, &place(scope)[..2]).await?.get(0);
+        if holders != *asked {
+            match self.ask(session, scope, "").await {
+                Err(Error::InvalidArgument(_)) => return Ok(()), // its place is lost: it joins again
+                answer => answer?,
+            };
+            *asked = holders;
+        }
+        Ok(())
+    }
+
+    async fn held(&self, session: &Session, request: &Request, scope: &Ref) -> Result<Held, Error> {
+        Ok(held_of(request, scope, &session.row(scope, self.patience, HELD, &place(scope)[..2]).await?))
+    }
+
+    /// All in one transaction, and one by one if that fails for one of them.
+    pub async fn heartbeat(&self, items: &[Renewal], patience: Duration) -> Result<Vec<Beat>, Error> {
+        let until = now() + patience;
+        let mut renewal = self.renewal.lock().await;
+        let session = match renewal.take().filter(Session::is_usable) {
+            Some(session) => session,
+            None if self.is_closed.load(Ordering::Relaxed) => return Err(Error::Closed),
+            None => self.connect(patience).await?,
+        };
+        let mut answer = self.renew(&session, items, until).await;
+        if answer.is_err() && items.len() > 1 && session.is_usable() {
+            let mut beats = vec![];
+            for item in items {
+                beats.push(match self.renew(&session, std::slice::from_ref(item), until).await {
+                    Ok(mut one) => one.remove(0),
+                    Err(error) => Beat::Failed(error.to_string()),
+                });
+            }
+            answer = Ok(beats);
+        }
+        *renewal = Some(session);
+        answer
+    }
+
+    async fn renew(&self, session: &Session, items: &[Renewal], until: Duration) -> Result<Vec<Beat>, Error> {
+        let left = || until.saturating_sub(now());
+        let of = |part: fn(&Ref) -> &str| items.iter().map(|item| part(&item.scope)).collect::<Vec<_>>();
+        let (namespaces, keys, lease_keys) = (of(|scope| &scope.namespace), of(|scope| &scope.key), of(|scope| &scope.lease_key));
+        let seconds: Vec<_> = items.iter().map(|item| item.duration.as_secs_f64()).collect();
+        let values = [texts(&namespaces), texts(&keys), texts(&lease_keys), (&seconds as _, Type::FLOAT8_ARRAY), text(&LOCK_TIMEOUT)];
+        let rows = session.rows(&items[0].scope, left(), HEARTBEAT, &values).await?;
+        let mut beats = vec![];
+        for (item, row) in items.iter().zip(&rows) {
+            beats.push(match row.get(0) {
+                Some(seconds) => Beat::Renewed { remaining: time(seconds), is_final: row.get(1), asked: None },
+                None => Beat::Lost { reason: self.reason(session, &item.scope, left()).await, message: String::new() },
+            });
+        }
+        self.hear_requests(session, items, &mut beats, left() / 2).await;
+        Ok(beats)
+    }
+
+    /// After renewals, which are committed. Without an answer the next renewal reads them.
+    async fn hear_requests(&self, session: &Session, items: &[Renewal], beats: &mut [Beat], patience: Duration) {
+        let keys: Vec<_> = items.iter().filter(|item| item.listens).map(|item| &*item.scope.lease_key).collect();
+        if keys.is_empty() {
+            return;
+        }
+        let rows = match session.rows(&items[0].scope, patience, ASKED, &[(&keys, Type::TEXT_ARRAY)]).await {
+            Ok(rows) => rows,
+            Err(error) => {
+                if !self.is_known_deaf.swap(true, Ordering::Relaxed) {
+                    (self.log)(&format!("requests to hand over are not heard: {error}"));
+                }
+                return;
+            }
+        };
+        for (item, beat) in items.iter().zip(beats) {
+            let scope = &item.scope;
+            let is_its = |row: &&Row| [6, 7, 8].map(|at| row.get::<_, &str>(at)) == [&*scope.namespace, &*scope.key, &*scope.lease_key];
+            if let Beat::Renewed { asked, .. } = beat {
+                *asked = rows.iter().find(is_its).map(hand_over_of);
+            }
+        }
+    }
+
+    async fn reason(&self, session: &Session, scope: &Ref, patience: Duration) -> Reason {
+        let row = session.row(scope, patience, END_REASON, &place(scope)).await;
+        row.map_or(Reason::Unknown, |row| reason_of(row.get(0)))
+    }
+
+    /// All in one transaction, and one by one if that fails for one of them.
+    pub async fn release(&self, items: &[Ending], patience: Duration) -> Vec<Result<(), Error>> {
+        let session = match self.session().await {
+            Ok(session) => session,
+            Err(error) => return vec![Err(error); items.len()],
+        };
+        // One alone waits for whoever keeps its row locked.
+        let mut answers = self.end(&session, items, if items.len() == 1 { "0" } else { LOCK_TIMEOUT }, patience).await;
+        if items.len() > 1 && session.is_usable() && answers.iter().any(|answer| !matches!(answer, Ok(()) | Err(Error::Lost(_)))) {
+            answers.clear();
+            for item in items {
+                answers.extend(self.end(&session, std::slice::from_ref(item), LOCK_TIMEOUT, patience).await);
+            }
+        }
+        self.put(session);
+        answers
+    }
+
+    async fn end(&self, session: &Session, items: &[Ending], lock_timeout: &str, patience: Duration) -> Vec<Result<(), Error>> {
+        let of = |part: fn(&Ending) -> &str| items.iter().map(part).collect::<Vec<_>>();
+        let (namespaces, keys) = (of(|item| &item.scope.namespace), of(|item| &item.scope.key));
+        let (lease_keys, outcomes) = (of(|item| &item.scope.lease_key), of(|item| &item.outcome.value));
+        let failed: Vec<_> = items.iter().map(|item| item.outcome.is_failed).collect();
+        let flags = (&failed as _, Type::BOOL_ARRAY);
+        let values = [texts(&namespaces), texts(&keys), texts(&lease_keys), texts(&outcomes), flags, text(&lock_timeout)];
+        let rows = match session.rows(&items[0].scope, patience, RELEASE, &values).await {
+            Ok(rows) => rows,
+            Err(error) => return vec![Err(error); items.len()],
+        };
+        let mut answers = vec![];
+        for (Ending { scope, .. }, row) in items.iter().zip(&rows) {
+            let (namespace, key) = (scope.namespace.clone(), scope.key.clone());
+            answers.push(match row.get(0) {
+                true => Ok(()),
+                false => Err(Lost { namespace, key, reason: self.reason(session, scope, patience).await, message: String::new() }.into()),
+            });
+        }
+        answers
+    }
+
+    /// Ends what an acquire may have left: a place in the queue, or a grant.
+    pub async fn give_up(&self, refs: &[Ref], outcome: Outcome, _patience: Duration) -> Result<(), Error> {
+        let session = self.session().await?;
+        let undone = self.undo(&session, refs, &outcome).await;
+        self.put(session);
+        undone
+    }
+
+    async fn undo(&self, session: &Session, refs: &[Ref], outcome: &Outcome) -> Result<(), Error> {
+        for scope in refs.iter().filter(|scope| !scope.key.is_empty()) {
+            session.rows(scope, self.patience, LEAVE_QUEUE, &place(scope)).await?;
+            let ending = Ending { scope: scope.clone(), outcome: outcome.clone() };
+            match self.end(session, &[ending], "0", self.patience).await.remove(0) {
+                Err(error) if error.is_unavailable() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub async fn downgrade(&self, scope: &Ref, units: u32, patience: Duration) -> Result<Grant, Error> {
+        let (session, sent, units) = (self.session().await?, now(), units as i32);
+        let [namespace, key, lease_key] = place(scope);
+        let values = [namespace, key, lease_key, (&units, Type::INT4), text(&LOCK_TIMEOUT)];
+        let row = session.row(scope, patience, DOWNGRADE, &values).await;
+        self.put(session);
+        Ok(grant_of(&row?, sent))
+    }
+
+    /// As the waiter with this lease key or, without one, as an administrator.
+    async fn ask(&self, session: &Session, scope: &Ref, reason: &str) -> Result<Vec<HandOver>, Error> {
+        let [namespace, key, lease_key] = place(scope);
+        let rows = session.rows(scope, self.patience, ASK, &[namespace, key, lease_key, text(&reason)]).await?;
+        Ok(rows.iter().map(|row| HandOver { refusal: row.get(6), owner: row.get(7), token: row.get(8), ..hand_over_of(row) }).collect())
+    }
+
+    /// The asker is the database's role.
+    pub async fn ask_hand_over(&self, scope: &Ref, reason: &str, _owner: &str) -> Result<Vec<HandOver>, Error> {
+        let session = self.session().await?;
+        let asked = self.ask(&session, scope, reason).await;
+        self.put(session);
+        asked
+    }
+
+    /// False: nobody has asked, or the lease has ended.
+    pub async fn refuse_hand_over(&self, scope: &Ref, words: &str) -> Result<bool, Error> {
+        let session = self.session().await?;
+        let [namespace, key, lease_key] = place(scope);
+        let row = session.row(scope, self.patience, REFUSE, &[namespace, key, lease_key, text(&words)]).await;
+        self.put(session);
+        Ok(row?.get(0))
+    }
+
+    pub async fn explain(&self, scope: &Ref) -> Result<Explanation, Error> {
+        let session = self.session().await?;
+        let row = session.row(scope, self.patience, EXPLAIN, &place(scope)[..2]).await;
+        self.put(session);
+        let row = row?;
+        let (count, at) = (|at| row.get::<_, i32>(at) as u32, |at| row.get::<_, Option<SystemTime>>(at));
+        Ok(Explanation {
+            state: State::of(row.get(0)),
+            advice: row.get(1),
+            liveness: Liveness::of(row.get(2)),
+            holder: row.get(3),
+            principal: row.get(4),
+            token: row.get(5),
+            units: count(6),
+            holders: count(7),
+            waiters: count(8),
+            first_waiter: row.get(9),
+            since: at(10),
+            heartbeats: row.get::<_, i64>(11) as u64,
+            last_heartbeat_at: at(12),
+            expires_at: at(13),
+            rests_until: at(14),
+            policy: row.get(15),
+        })
+    }
+}

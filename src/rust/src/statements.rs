@@ -1,0 +1,85 @@
+//! What is said to PostgreSQL.
+
+/// What is read of a lease.
+macro_rules! granting {
+    ($($rest:literal)*) => {
+        concat!("select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots,
+                        l.deadline < l.heartbeat_at + l.duration " $(, $rest)*)
+    };
+}
+
+pub const ACQUIRE: &str = granting!(
+    "from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
+                            labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer,
+                            priority => $10::integer) l"
+);
+pub const ACQUIRE_ALL: &str = granting!(
+    "from leasehold.acquire_all($1::text[], $2::text[], make_interval(secs => $3::float8), $4::text, $5::text::uuid, $6::text::jsonb,
+                                $7::text[], $8::integer[]) l"
+);
+/// The first scope that is in the way.
+pub const FIRST_HELD: &str = "
+    select i.n::integer
+      from unnest($1::text[], $2::text[], $3::text[]) with ordinality i (namespace, key, mode, n)
+     cross join lateral leasehold.explain(i.namespace, i.key) e
+     where e.waiters > 0 or e.state in ('held', 'resting') or e.state = 'shared' and i.mode = 'exclusive'
+     order by i.n
+     limit 1";
+pub const CLAIM: &str = granting!(
+    ", l.key, c.at, c.attempt
+      from leasehold.claim_tick($1::text, $2::text, make_interval(secs => $3::float8), $4::text::uuid, $5::text::jsonb) c
+     cross join lateral (select (c.lease).*) l"
+);
+pub const DOWNGRADE: &str = granting!(
+    "from (select set_config('lock_timeout', $5::text, true) as limits, $1::text as namespace offset 0) s
+     cross join lateral leasehold.downgrade(s.namespace, $2::text, $3::text::uuid, $4::integer) l"
+);
+pub const JOIN_QUEUE: &str = "
+    select channel
+      from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer, priority => $7::integer)";
+pub const LEAVE_QUEUE: &str = "select leasehold.leave_queue($1::text, $2::text, $3::text::uuid)";
+pub const HELD: &str = "
+    select state, coalesce(holder, ''), waiters, advice, holders,
+           case when policy ? 'capacity'
+                then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end,
+           coalesce(liveness in ('alive', 'overdue'), false),
+           case when liveness is not null then extract(epoch from clock_timestamp() - last_heartbeat_at)::float8 end,
+           case when liveness is not null then extract(epoch from clock_timestamp() - since)::float8 end
+      from leasehold.explain($1::text, $2::text)";
+pub const HEARTBEAT: &str = "
+    select extract(epoch from h.deadline - clock_timestamp())::float8,
+           coalesce(h.deadline < statement_timestamp() + make_interval(secs => i.duration), false)
+      from (select set_config('lock_timeout', $5::text, true) as limits offset 0) s
+     cross join unnest($1::text[], $2::text[], $3::text[]::uuid[], $4::float8[]) with ordinality i (namespace, key, lease_key, duration, n)
+     cross join lateral (select leasehold.heartbeat(i.namespace, i.key, i.lease_key) as deadline offset 0) h
+     where s.limits is not null
+     order by i.n";
+pub const END_REASON: &str = "select coalesce(leasehold.end_reason($1::text, $2::text, $3::text::uuid), '')";
+pub const RELEASE: &str = "
+    select case when i.failed then leasehold.release_fail(i.namespace, i.key, i.lease_key, i.value)
+                else leasehold.release_ok(i.namespace, i.key, i.lease_key, nullif(i.value, '')::jsonb) end
+      from (select set_config('lock_timeout', $6::text, true) as limits offset 0) s
+     cross join unnest($1::text[], $2::text[], $3::text[]::uuid[], $4::text[], $5::boolean[]) with ordinality
+           i (namespace, key, lease_key, value, failed, n)
+     where s.limits is not null
+     order by i.n";
+/// What is read of a request to hand over.
+macro_rules! asking {
+    ($($rest:literal)*) => {
+        concat!("select asked_at, coalesce(asked_by, ''), coalesce(principal, ''), reason, answer_by,
+                        extract(epoch from greatest(answer_by - clock_timestamp(), interval '0'))::float8 " $(, $rest)*)
+    };
+}
+pub const ASK: &str = asking!(
+    ", coalesce(refusal, ''), coalesce(owner, ''), coalesce(token, 0)
+       from leasehold.ask_hand_over($1::text, $2::text, nullif($3::text, '')::uuid, $4::text)"
+);
+pub const ASKED: &str = asking!(", namespace, key, lease_key::text from leasehold.asked($1::text[]::uuid[])");
+pub const EXPLAIN: &str = "
+    select state, advice, coalesce(liveness, ''), coalesce(holder, ''), coalesce(principal, ''), coalesce(token, 0), coalesce(units, 0), holders,
+           waiters, coalesce(first_waiter, ''), since, coalesce(heartbeats, 0), last_heartbeat_at, expires_at, rests_until, policy::text
+      from leasehold.explain($1::text, $2::text)";
+pub const ASKS_WHOM: &str = "select concat(since, '/', token, '/', holders) from leasehold.explain($1::text, $2::text)";
+pub const REFUSE: &str = "select leasehold.refuse_hand_over($1::text, $2::text, $3::text::uuid, $4::text)";
+pub const TICK_CHANNEL: &str = "select leasehold.tick_channel($1::text)";
+pub const UNTIL_TICK: &str = "select extract(epoch from leasehold.until_tick($1::text))::float8";
