@@ -1,7 +1,8 @@
 """Schedules whose workers, daemon and database are killed, while the database's clock is stepped and those of the workers are up to 90 s apart: each instant
 ran once or is reported, and no tick ran twice under one token.
 
-LEASEHOLD_TICKS=100000 tries so many.
+LEASEHOLD_TICKS=100000 tries so many: on two busy cores it took half an hour. 54,080 were done, in 54,347 runs, 31,799 skipped, 14,121 missed, while 1,734
+workers died.
 """
 import collections
 import os
