@@ -67,7 +67,7 @@ func (e *LostError) Error() string {
 
 // DeniedError is a refusal that has nothing to do with another holder.
 type DeniedError struct {
-	Reason  string // NAMESPACE_FROZEN, HOOK_REJECTED, QUOTA_EXCEEDED, ACCESS_DENIED, UNAUTHENTICATED, LEASE_ENDED
+	Reason  string // NAMESPACE_FROZEN, HOOK_REJECTED, QUOTA_EXCEEDED, ACCESS_DENIED, UNAUTHENTICATED, LEASE_ENDED, or an SQLSTATE
 	Message string
 }
 

@@ -21,7 +21,8 @@ func tables(s *site) (all struct {
 		Value    any
 		Typed    *bool
 	} `json:"wrong_arguments"`
-	TokenAddresses map[string]bool `json:"token_addresses"`
+	TokenAddresses map[string]bool   `json:"token_addresses"`
+	SQLStates      map[string]string `json:"sqlstates"`
 }) {
 	text, err := os.ReadFile(os.Getenv("LEASEHOLD_CASES"))
 	must(s, err)

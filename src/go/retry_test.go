@@ -49,6 +49,28 @@ func (s *site) refuse(p *flaky, on bool) {
 
 // The cases about retries.
 var retryCases = []testCase{
+	{"sqlstates_are_told_alike", "sql pooler", func(s *site) {
+		asked := 0
+		c := s.client(leasehold.WithStrategy(func(leasehold.Retry) (time.Duration, bool) { asked++; return 0, false }))
+		for state, expected := range tables(s).SQLStates {
+			asked = 0
+			_, err := c.Acquire(context.Background(), "cases", "sqlstate "+state)
+			told, retries := fmt.Sprintf("%T", err), 0
+			switch e := err.(type) {
+			case *leasehold.LostError:
+				told = "Lost"
+			case *leasehold.ArgumentError:
+				told = "InvalidArgument"
+			case *leasehold.DeniedError:
+				told = "Denied " + e.Reason
+			case *leasehold.UnavailableError:
+				told, retries = "Unavailable "+string(e.Reason), 1
+			}
+			if told != expected || asked != retries {
+				s.Errorf("%s: %s, not %s, and asked %d times: %v", state, told, expected, asked, err)
+			}
+		}
+	}},
 	{"strategy_decides_about_retries", "grpc", func(s *site) {
 		ctx, p := context.Background(), s.flaky(0)
 		var asked []leasehold.Retry

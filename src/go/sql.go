@@ -784,7 +784,11 @@ func (d *direct) holder(ctx context.Context, namespace, key string) (*Holder, er
 func fromSQL(it ref, err error) error {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
-		return &UnavailableError{Err: err, Reason: sqlReason(err)}
+		reason := RetrySocketClosedWhileInFlight
+		if errors.As(err, new(*pgconn.ConnectError)) {
+			reason = RetrySocketNotAvailable
+		}
+		return &UnavailableError{Err: err, Reason: reason}
 	}
 	// A condition of Leasehold's: its message begins with the name.
 	words := strings.TrimPrefix(e.Message, strings.SplitN(e.Message, " ", 2)[0]+" ")
@@ -804,24 +808,25 @@ func fromSQL(it ref, err error) error {
 	case "LH007", "42501":
 		return &DeniedError{"ACCESS_DENIED", e.Message}
 	}
-	switch e.Code[:2] {
-	case "28":
+	if strings.HasPrefix(e.Code, "28") {
 		return &DeniedError{"UNAUTHENTICATED", e.Message}
-	case "3D", "3F", "42": // no database, no schema
-		return &DeniedError{e.Code, e.Message}
 	}
-	return &UnavailableError{Err: err, Reason: sqlReason(err)}
+	for _, s := range passing {
+		if strings.HasPrefix(e.Code, s.state) {
+			return &UnavailableError{Err: err, Reason: s.reason}
+		}
+	}
+	return &DeniedError{e.Code, e.Message}
 }
 
-func sqlReason(err error) RetryReason {
-	var e *pgconn.PgError
-	switch {
-	case errors.As(err, new(*pgconn.ConnectError)):
-		return RetrySocketNotAvailable
-	case !errors.As(err, &e):
-		return RetrySocketClosedWhileInFlight
-	case e.Code == "55P03": // somebody keeps a row locked
-		return RetryScopeBusy
-	}
-	return RetryDatabaseUnavailable
+// passing are SQLSTATEs, by their beginning, after which a repetition may succeed; the first that fits counts.
+var passing = []struct {
+	state  string
+	reason RetryReason
+}{
+	{"08", RetryDatabaseUnavailable}, {"57P", RetryDatabaseUnavailable}, {"53300", RetryDatabaseUnavailable},
+	{"25P03", RetryDatabaseUnavailable}, {"25P04", RetryDatabaseUnavailable}, // a limit of the server ended the session
+	{"25006", RetryDatabaseUnavailable}, {"0A000", RetryDatabaseUnavailable}, // a standby
+	{"53", RetryOverloaded}, {"58", RetryOverloaded}, {"57014", RetryOverloaded},
+	{"40", RetryScopeBusy}, {"55P03", RetryScopeBusy},
 }

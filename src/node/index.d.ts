@@ -459,7 +459,7 @@ export class LeaseLostError extends LeaseholdError {
 /** The coordinator refuses. */
 export class DeniedError extends LeaseholdError {
   readonly code: 'LEASEHOLD_DENIED';
-  /** NAMESPACE_FROZEN, QUOTA_EXCEEDED, HOOK_REJECTED, ACCESS_DENIED, UNAUTHENTICATED, LEASE_ENDED, or a code. */
+  /** NAMESPACE_FROZEN, QUOTA_EXCEEDED, HOOK_REJECTED, ACCESS_DENIED, UNAUTHENTICATED, LEASE_ENDED, a code of gRPC, or an SQLSTATE. */
   readonly reason: string;
 }
 /** No server answered in time. Nothing is known to be lost. */

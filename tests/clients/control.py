@@ -37,6 +37,7 @@ import harness  # noqa: E402
 from commit_proxy import CommitProxy  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
 import rundir  # noqa: E402
+import sqlstates  # noqa: E402
 from secure import SecureDaemon  # noqa: E402
 from standby import Standby, free_port  # noqa: E402
 
@@ -80,6 +81,8 @@ class Control:
         self.daemons = [harness.Daemon(database=self.cluster.url(self.database))]
         self.plain = self.cluster.create_database(migrated=True)
         self.pooled = self.cluster.create_database(migrated=True)
+        for each in (self.plain, self.pooled):
+            self.cluster.psql(sqlstates.RAISE, each)
         self.pooler = Pooler(self.cluster, self.pg_port, self.pooled)
         self.proxies, self.commit_proxies = [], []
         self.secured = self.standby_server = None

@@ -452,8 +452,8 @@ class Session {
   }
 }
 
-/** By SQLSTATE; 25006 and 0A000: a standby. */
-const REASON_OF = [[/^(08|57P|25006|0A000)/, 'DATABASE_UNAVAILABLE'], [/^53/, 'OVERLOADED'], [/^55P03/, 'SCOPE_BUSY']];
+/** By SQLSTATE, after which a repetition may succeed. 25P03 and 25P04: a limit of the server ended the session; 25006 and 0A000: a standby. */
+const REASON_OF = [[/^(08|57P|25P03|25P04|25006|0A000|53300)/, 'DATABASE_UNAVAILABLE'], [/^(53|58|57014)/, 'OVERLOADED'], [/^(40|55P03)/, 'SCOPE_BUSY']];
 
 /** An error of this package from one of PostgreSQL's, or of the connection's. */
 function errorOf(error) {
@@ -466,8 +466,8 @@ function errorOf(error) {
   if (refusals[code]) return new DeniedError(words, refusals[code]);
   if (code === '42501') return new DeniedError(message, 'ACCESS_DENIED');
   if (code.startsWith('28')) return new DeniedError(message, 'UNAUTHENTICATED');
-  if (/^(3D|3F|42)/.test(code)) return new DeniedError(message, code); // no database, no schema
-  return new UnavailableError(message, { cause: error, reason: REASON_OF.find(([states]) => states.test(code))?.[1] });
+  const reason = REASON_OF.find(([states]) => states.test(code))?.[1];
+  return reason ? new UnavailableError(message, { cause: error, reason }) : new DeniedError(message, code);
 }
 
 module.exports = { SqlTransport, ACQUIRE, EXPLAIN, RELEASE, acquireValues, errorOf, grantOf, heldOf };

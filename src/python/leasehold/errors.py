@@ -39,7 +39,8 @@ class LeaseLost(LeaseholdError):
 
 
 class Denied(LeaseholdError):
-    """The coordinator refuses: UNAUTHENTICATED, ACCESS_DENIED, NAMESPACE_FROZEN, HOOK_REJECTED, QUOTA_EXCEEDED, LEASE_ENDED."""
+    """The coordinator refuses: UNAUTHENTICATED, ACCESS_DENIED, NAMESPACE_FROZEN, HOOK_REJECTED, QUOTA_EXCEEDED, LEASE_ENDED, or an
+    SQLSTATE."""
 
 
 class LeaseEnded(Denied):
@@ -47,7 +48,7 @@ class LeaseEnded(Denied):
 
 
 class Unavailable(LeaseholdError):
-    """No server answered in time. Nothing is known to be lost. The reason is one of retry.REASONS, CLOSED, CREDENTIALS, CONFLICT, WATCH_LAGGED or
+    """No server answered in time. Nothing is known to be lost. The reason is one of retry.REASONS, CLOSED, CREDENTIALS, WATCH_LAGGED or
     UNKNOWN_OUTCOME."""
 
     retry_after = 0.0  # seconds, as the server says

@@ -26,12 +26,18 @@ STATES: tuple[tuple[str, type[LeaseholdError], str], ...] = (
     ("42501", Denied, "ACCESS_DENIED"),
     ("28", Denied, "UNAUTHENTICATED"),
     ("08", Unavailable, "DATABASE_UNAVAILABLE"),
-    ("53", Unavailable, "OVERLOADED"),
     ("57P", Unavailable, "DATABASE_UNAVAILABLE"),
+    ("25P03", Unavailable, "DATABASE_UNAVAILABLE"),  # this and the next: a limit of the server ended the session
+    ("25P04", Unavailable, "DATABASE_UNAVAILABLE"),
     ("25006", Unavailable, "DATABASE_UNAVAILABLE"),  # this and the next: a standby
     ("0A000", Unavailable, "DATABASE_UNAVAILABLE"),
-    ("40", Unavailable, "CONFLICT"),
+    ("53300", Unavailable, "DATABASE_UNAVAILABLE"),  # no connection is left
+    ("53", Unavailable, "OVERLOADED"),
+    ("58", Unavailable, "OVERLOADED"),
+    ("57014", Unavailable, "OVERLOADED"),
+    ("40", Unavailable, "SCOPE_BUSY"),
     ("55P03", Unavailable, "SCOPE_BUSY"),
+    ("", Denied, ""),  # what would fail again; the reason is the SQLSTATE
 )
 
 
@@ -152,7 +158,5 @@ def failure(result: Any) -> LeaseholdError | None:
 
 
 def translated(state: str, words: str) -> LeaseholdError:
-    for beginning, kind, reason in STATES:
-        if state.startswith(beginning):
-            return kind(words, reason)
-    return LeaseholdError(f"{words} (SQLSTATE {state})", state)
+    kind, reason = next((kind, reason) for beginning, kind, reason in STATES if state.startswith(beginning))
+    return kind(words, reason) if reason else kind(f"{words} (SQLSTATE {state})", state)

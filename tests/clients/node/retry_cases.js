@@ -3,8 +3,11 @@
 // The cases about retries.
 
 const assert = require('node:assert/strict');
+const { inspect } = require('node:util');
 const leasehold = require('leasehold-client');
 const { wait } = require('./site.js');
+
+const { sqlstates } = require(process.env.LEASEHOLD_CASES);
 
 /** grpc-js 1.12 tells of a connection that was refused as of one that broke. */
 const isOld = require('@grpc/grpc-js/package.json').version.startsWith('1.12.');
@@ -29,6 +32,20 @@ async function decidesAboutHeld(site, client) {
 }
 
 module.exports = {
+  async sqlstates_are_told_alike(site) {
+    const kinds = { Lost: leasehold.LeaseLostError, InvalidArgument: leasehold.InvalidArgumentError, Denied: leasehold.DeniedError, Unavailable: leasehold.UnavailableError };
+    let asked = 0;
+    const client = site.client(undefined, { strategy: () => { asked += 1; return null; } });
+    for (const [state, expected] of Object.entries(sqlstates)) {
+      const [kind, reason] = expected.split(' ');
+      asked = 0;
+      await assert.rejects(client.acquire('cases', `sqlstate ${state}`), (error) => {
+        assert.ok(error instanceof kinds[kind] && (!reason || error.reason === reason), `${state}: ${inspect(error)}`);
+        return true;
+      });
+      assert.equal(asked, kind === 'Unavailable' ? 1 : 0, state);
+    }
+  },
   async strategy_decides_about_retries(site) {
     const proxy = await site.proxy();
     const client = site.client(proxy.target, { strategy: leasehold.failFast });

@@ -15,6 +15,7 @@ for each in (ROOT / "tests/integration", ROOT / "tests/lib", HERE.parent, HERE):
     sys.path.append(str(each))
 import leasehold  # noqa: E402, F401  (the installed one, before harness looks for its own stubs)
 import harness  # noqa: E402
+import sqlstates  # noqa: E402
 from apis import APIS  # noqa: E402
 from commit_proxy import CommitProxy  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
@@ -35,6 +36,7 @@ class Site:
         self.database = self.cluster.create_database(migrated=True)
         # What cron does where there is no daemon; before the first time nothing expires.
         self.cluster.psql("select leasehold.reap()", self.database)
+        self.cluster.psql(sqlstates.RAISE, self.database)
         self.pooler = PgBouncer(self.cluster.sockets, self.database, "transaction")
 
     @functools.cached_property

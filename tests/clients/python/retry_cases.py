@@ -5,7 +5,7 @@ import threading
 
 import leasehold
 import pytest
-from cases import NAMESPACE, fresh
+from cases import NAMESPACE, TABLES, fresh
 from harness import wait_until
 
 
@@ -24,6 +24,19 @@ def retry_log():
     finally:
         logger.setLevel(level)
         logger.removeHandler(handler)
+
+
+def sqlstates_are_told_alike(place):
+    kinds = {"Lost": leasehold.LeaseLost, "InvalidArgument": leasehold.InvalidArgument, "Denied": leasehold.Denied, "Unavailable": leasehold.Unavailable}
+    asked = []
+    client = place.client(strategy=asked.append)  # None: it refuses
+    for state, expected in TABLES["sqlstates"].items():
+        kind, *reason = expected.split()
+        asked.clear()
+        with pytest.raises(kinds[kind]) as error:
+            client.lease(NAMESPACE, f"sqlstate {state}").acquire()
+        assert [error.value.reason][:len(reason)] == reason, state
+        assert [retry.reason for retry in asked] == (reason if kind == "Unavailable" else []), state
 
 
 def strategy_decides_about_retries(place):

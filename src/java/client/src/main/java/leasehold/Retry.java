@@ -60,7 +60,10 @@ public record Retry(String verb, String namespace, String key, Reason reason, Le
         SCOPE_BUSY,
         /** Another holds the lease, and the request does not wait. */
         LEASE_HELD,
-        /** Too many releases of this client wait to be sent, which is not repeated; or too many requests wait in the daemon. */
+        /**
+         * Too many releases of this client wait to be sent, which is not repeated; too many requests wait in the daemon; or PostgreSQL lacks memory or
+         * disk space, or cancelled the statement.
+         */
         OVERLOADED
     }
 

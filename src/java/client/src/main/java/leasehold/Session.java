@@ -149,7 +149,7 @@ final class Session implements AutoCloseable {
 
     /** The exception of this package for one of PostgreSQL's, or of the connection's. */
     static RuntimeException exception(String namespace, String key, SQLException e) {
-        return exception(namespace, key, e, isServers(e) ? Retry.Reason.DATABASE_UNAVAILABLE : Retry.Reason.SOCKET_CLOSED_WHILE_IN_FLIGHT);
+        return exception(namespace, key, e, Retry.Reason.SOCKET_CLOSED_WHILE_IN_FLIGHT);
     }
 
     private static RuntimeException exception(String namespace, String key, SQLException e, Retry.Reason otherwise) {
@@ -173,17 +173,28 @@ final class Session implements AutoCloseable {
                 return new LeaseException.Denied("LEASE_ENDED", words, e);
             case "LH007", "42501":
                 return new LeaseException.Denied("ACCESS_DENIED", message, e);
-            case "55P03":
-                return new LeaseException.Unavailable(message, e, Retry.Reason.SCOPE_BUSY);
             default:
                 break;
         }
-        if (server != null && state.startsWith("28")) {
+        if (server == null) {
+            return new LeaseException.Unavailable(message, e, otherwise);
+        }
+        if (state.startsWith("28")) {
             return new LeaseException.Denied("UNAUTHENTICATED", message, e);
         }
-        if (state.startsWith("3D") || state.startsWith("3F") || state.startsWith("42")) { // no database, no schema
-            return new LeaseException.Denied(state, message, e);
+        Retry.Reason reason = passing(state);
+        return reason == null ? new LeaseException.Denied(state, message, e) : new LeaseException.Unavailable(message, e, reason);
+    }
+
+    /** Why a repetition may succeed after this SQLSTATE; null: it would fail again. */
+    private static Retry.Reason passing(String state) {
+        // 25P03 and 25P04: a limit of the server ended the session; 25006 and 0A000: a standby.
+        if (state.matches("(08|57P).*|25P03|25P04|25006|0A000|53300")) {
+            return Retry.Reason.DATABASE_UNAVAILABLE;
         }
-        return new LeaseException.Unavailable(message, e, otherwise);
+        if (state.matches("(53|58).*|57014")) {
+            return Retry.Reason.OVERLOADED;
+        }
+        return state.matches("40.*|55P03") ? Retry.Reason.SCOPE_BUSY : null;
     }
 }

@@ -10,6 +10,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assertions.fail;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
@@ -17,7 +19,10 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -45,6 +50,27 @@ abstract class Cases implements Reporter.Case {
         lease.release("{\"rows\": 3}");
         assertEquals("free|ok|3", site.row("state, last_outcome, last_result ->> 'rows'"));
         assertFalse(lease.isHeld());
+    }
+
+    void sqlstates_are_told_alike() throws Exception {
+        String table = Files.readString(Path.of(System.getenv("LEASEHOLD_CASES")));
+        table = table.substring(table.indexOf("\"sqlstates\""), table.indexOf("\"cases\": ["));
+        var asked = new AtomicInteger();
+        LeaseClient client = site.client(site.builder().strategy(retry -> {
+            asked.incrementAndGet();
+            return Optional.empty();
+        }));
+        var row = Pattern.compile("\"(\\w{5})\": \"(\\w+) ?(\\w*)\"").matcher(table);
+        int rows = 0;
+        for (; row.find(); rows++) {
+            int before = asked.get();
+            var error = assertThrows(RuntimeException.class, () -> client.lease("cases", "sqlstate " + row.group(1)).acquire(), row.group());
+            String reason = error instanceof LeaseException.Denied denied ? denied.reason()
+                    : error instanceof LeaseException.Unavailable unavailable ? unavailable.reason().name() : "";
+            assertEquals(row.group(2) + " " + row.group(3), error.getClass().getSimpleName() + " " + reason, row.group(1));
+            assertEquals(error instanceof LeaseException.Unavailable ? 1 : 0, asked.get() - before, row.group(1));
+        }
+        assertTrue(rows >= 30, table);
     }
 
     @Test

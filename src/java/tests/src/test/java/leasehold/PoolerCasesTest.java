@@ -19,6 +19,12 @@ class PoolerCasesTest extends HandOverCases {
     }
 
     @Test
+    @Override
+    void sqlstates_are_told_alike() throws Exception {
+        super.sqlstates_are_told_alike();
+    }
+
+    @Test
     @ResourceLock(value = Resources.GLOBAL, mode = ResourceAccessMode.READ_WRITE) // it ends everybody's connections
     void broken_connections_cost_no_lease() throws Exception {
         broken_connections("true");

@@ -52,6 +52,12 @@ class SqlCasesTest extends DirectCases {
     }
 
     @Test
+    @Override
+    void sqlstates_are_told_alike() throws Exception {
+        super.sqlstates_are_told_alike();
+    }
+
+    @Test
     void broken_connections_cost_no_lease() throws Exception {
         broken_connections("application_name = 'java-" + site.key + "'");
     }
