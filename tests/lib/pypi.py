@@ -19,14 +19,14 @@ import pgtest
 LIMIT_S = 300
 
 
-def wheels(requirements):
-    """Its directory has another name when the file changes; half a download has another name."""
+def wheels(requirements, python=sys.executable):
+    """For this Python. Its directory has another name when the file changes; half a download has another name."""
     name = hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]
     parent = pathlib.Path(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'), 'leasehold', requirements.stem)
     if not (parent / name).is_dir():
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix='download-', dir=parent) as fresh:
-            done = subprocess.run([sys.executable, '-m', 'pip', 'download', '--no-deps', '--only-binary', ':all:', '--require-hashes', '--quiet',
+            done = subprocess.run([python, '-m', 'pip', 'download', '--no-deps', '--only-binary', ':all:', '--require-hashes', '--quiet',
                                    '--dest', os.path.join(fresh, 'done'), '--requirement', requirements], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=LIMIT_S, check=False)
             if done.returncode != 0:
@@ -41,8 +41,8 @@ def wheel(requirements):
     return path
 
 
-def unpacked(requirements, place):
-    for each in wheels(requirements):
+def unpacked(requirements, place, python=sys.executable):
+    for each in wheels(requirements, python):
         with zipfile.ZipFile(each) as archive:
             archive.extractall(place)
     return place

@@ -1,4 +1,4 @@
-"""A lease in this process: acquired, renewed beyond its duration, lost, acquired again: life.py TRANSPORT TARGET NAMESPACE plain | gevent | fork | forkserver."""
+"""A lease in this process: acquired, renewed beyond its duration, lost, acquired again: life.py TRANSPORT TARGET NAMESPACE plain | gevent | fork | spawn | forkserver."""
 import sys
 
 if "gevent" in sys.argv:
@@ -7,6 +7,7 @@ if "gevent" in sys.argv:
     import grpc.experimental.gevent
     grpc.experimental.gevent.init_gevent()
 
+import json
 import multiprocessing
 import os
 import threading
@@ -14,7 +15,7 @@ import time
 
 import leasehold
 
-TRANSPORT, TARGET, NAMESPACE = sys.argv[1:4]
+TRANSPORT, TARGET, NAMESPACE = json.loads(os.environ["LIFE"]) if "LIFE" in os.environ else sys.argv[1:4]  # for served.py and tasks.py, which others start
 SECONDS = 3
 
 
@@ -51,15 +52,20 @@ def child(inherited=None):
             theirs.lease(NAMESPACE, "another").acquire()
         except leasehold.LeaseholdError as error:
             print("inherited client:", error.reason, flush=True)
-    live(client())
+        try:
+            live(client())
+        except leasehold.LeaseholdError as error:
+            print("another client:", error.reason, flush=True)
+    else:
+        live(client())
 
 
 def main():
-    if sys.argv[-1] in ("fork", "forkserver"):
+    if sys.argv[-1] in ("fork", "spawn", "forkserver"):
         own = client()
         lease = own.lease(NAMESPACE, "parent", duration=SECONDS).acquire()
         context = multiprocessing.get_context(sys.argv[-1])
-        if sys.argv[-1] == "forkserver":
+        if sys.argv[-1] != "fork":
             try:
                 context.Process(target=child, args=((own, lease),)).start()
             except TypeError as error:
