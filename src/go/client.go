@@ -193,7 +193,14 @@ func (c *Client) repeat(ctx context.Context, verb string, r *request, try func(c
 			c.giveUp(r.unheard())
 			return ctx.Err()
 		case repeated && isEnded(err):
-			// The daemon granted it, saw the connection break, and took the lease back.
+			// The daemon granted it, saw the connection break, and took the lease back; or one of several has ended.
+			if r.scopes != nil {
+				select {
+				case <-c.giveUp(r.refs()): // the others are in the way
+				case <-time.After(c.settings.patience):
+				case <-call.Done():
+				}
+			}
 			repeated, r.leaseKey = false, newUUID()
 		case isUnavailable && clock() >= until:
 			c.giveUp(r.unheard())
@@ -233,17 +240,16 @@ func (r request) unheard() []ref {
 	return r.refs()
 }
 
-// giveUp sees to it that what was granted unheard is released.
-func (c *Client) giveUp(refs []ref) {
-	if len(refs) == 0 {
-		return
-	}
-	c.start(func() {
+// giveUp sees to it that what was granted unheard is released. The channel is closed when that is over.
+func (c *Client) giveUp(refs []ref) <-chan struct{} {
+	over := make(chan struct{})
+	if len(refs) == 0 || !c.start(func() {
+		defer close(over)
 		for until := clock() + refs[0].duration; clock() < until && c.ctx.Err() == nil; pause(c.ctx, 200*time.Millisecond) {
 			ctx, cancel := context.WithTimeout(c.ctx, c.settings.patience)
 			var err error
 			for _, it := range refs {
-				err = first(err, c.t.giveUp(ctx, it))
+				err = errors.Join(err, c.t.giveUp(ctx, it))
 			}
 			cancel()
 			var unavailable *UnavailableError
@@ -251,7 +257,10 @@ func (c *Client) giveUp(refs []ref) {
 				return
 			}
 		}
-	})
+	}) {
+		close(over)
+	}
+	return over
 }
 
 // Do runs work under a lease. The work's context ends when ctx does, or the lease is lost; then Do returns *[LostError] as soon as the work

@@ -99,6 +99,34 @@ var togetherCases = []testCase{
 		must(s, <-ended)
 		s.is(s.states("state"), "free\nfree")
 	}},
+	{"what_is_left_of_several_is_given_back", "grpc", func(s *site) {
+		p := s.flaky(0)
+		p.decide("drop")
+		c := s.clientAt(p.Target)
+		var all *leasehold.Leases
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			all, err = c.AcquireAll(context.Background(), s.both(), leasehold.Wait(2*time.Minute), leasehold.Duration(5*time.Minute))
+			done <- err
+		}()
+		wait(s, "the lost answer", func() bool {
+			var state struct{ Actions map[string]int }
+			ask(s, "proxy/state", object{"id": p.ID}, &state)
+			return state.Actions["drop"] > 0 && s.states("state") == "held\nheld"
+		})
+		before := s.row("lease_key")
+		s.force()
+		p.decide("pass")
+		ask(s, "proxy/cut", object{"id": p.ID}, nil)
+		must(s, <-done)
+		leases, after := all.Leases(), s.row("lease_key")
+		if after == before {
+			s.Fatal(after)
+		}
+		s.is(s.states("state, token, lease_key"), fmt.Sprintf("held|%d|%s\nheld|%d|%[2]s", leases[0].Token(), after, leases[1].Token()))
+		must(s, all.Release(context.Background()))
+	}},
 	{"all_are_lost_as_one", "grpc sql pooler", func(s *site) {
 		err := s.client().DoAll(context.Background(), s.both(), func(ctx context.Context, all *leasehold.Leases) error {
 			wait(s, "renewals of both", func() bool { return s.states("heartbeats > 0") == "t\nt" })

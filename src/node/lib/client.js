@@ -259,8 +259,13 @@ class Client {
           isRepeated ||= error instanceof UnavailableError;
           await sleep(delayMs, signal);
         } else if (isRepeated && error instanceof DeniedError && error.reason === 'LEASE_ENDED') {
-          // The daemon granted it, saw the connection break, and took the lease back.
+          // The daemon granted it, saw the connection break, and took the lease back; or one of several has ended.
           isRepeated = false;
+          if (request.scopes) {
+            const over = new AbortController();
+            this.#giveUp(request, asked).finally(() => over.abort());
+            await unlessAborted(sleep(this.#renewer.patienceMs, over.signal), signal); // the others are in the way
+          }
           request.leaseKey = crypto.randomUUID();
         } else {
           if (error instanceof UnavailableError) this.#giveUp(request, asked);
@@ -272,17 +277,21 @@ class Client {
 
   /** Sees to it that what was granted unheard is released: once the request is over, for as long as a lease would live. */
   #giveUp({ durationMs, ...request }, asked) {
-    this.#background(async () => {
+    return this.#background(async () => {
       await asked.then(({ tie, claimed }) => {
         tie?.close();
         if (claimed) request.key = claimed.key;
       }, () => {});
+      const refs = new Set(refsOf(request));
       for (const until = clock() + durationMs; clock() < until; await sleep(GIVE_UP_AGAIN_MS, this.#closing.signal, true)) {
         try {
-          for (const ref of refsOf(request)) await this._transport.giveUp(ref, this.#renewer.patienceMs);
+          for (const ref of refs) {
+            await this._transport.giveUp(ref, this.#renewer.patienceMs).catch(unlessUnavailable); // one that has ended is no reason to keep the others
+            refs.delete(ref);
+          }
           return;
-        } catch (error) {
-          if (!(error instanceof UnavailableError) || this.#closing.signal.aborted) return;
+        } catch {
+          if (this.#closing.signal.aborted) return;
         }
       }
     });
@@ -321,6 +330,7 @@ class Client {
   #background(task) {
     const running = task().catch(() => {}).finally(() => this.#tasks.delete(running)); // the lease ends by its deadline
     this.#tasks.add(running);
+    return running;
   }
 
   async #close() {
@@ -350,6 +360,10 @@ function warner(warn) {
 /** Calls it, now; onError(error, ...its arguments), also for a promise that it returns. */
 function harmless(listener, onError) {
   return (...news) => void new Promise((resolve) => resolve(listener(...news))).catch((error) => onError(error, ...news));
+}
+
+function unlessUnavailable(error) {
+  if (error instanceof UnavailableError) throw error;
 }
 
 function unlessAborted(promise, signal) {

@@ -192,9 +192,11 @@ class Core:
                     grant = await self.transport.acquire(lease, wait_until, self.timeout)
                     break
                 except LeaseEnded:
-                    # The daemon had granted it, saw the connection break and took the lease back.
+                    # The daemon had granted it, saw the connection break and took the lease back; or one of several has ended.
                     if not is_repeated:
                         raise
+                    if lease._asked.scopes:
+                        await self._give_back(lease, clock() + self.timeout)
                     lease.lease_key, is_repeated = str(uuid.uuid4()), False
                 except (Held, Unavailable) as error:
                     if isinstance(error, Unavailable):
@@ -217,6 +219,17 @@ class Core:
             lease._is_asked, lease._cancel = False, None
             for each in lease._around:
                 each._nested.discard(lease)
+
+    async def _give_back(self, lease: BaseLease, until: float) -> None:
+        """What is left of several under a lease key, before they are acquired with another: they would wait for it. After `until` the loop goes on."""
+        items = [Release(each) for each in self._refs(lease)]
+        while items and clock() < until and not self.is_closed:
+            with contextlib.suppress(Unavailable):
+                answers = await self.transport.release(items, self._try_until(lease, until))
+                items = [item for item, answer in zip(items, answers) if answer.outcome == "retry"]
+            if items:
+                await self.runtime.sleep(ORPHAN_PAUSE_S)
+        self._abandon(items, lease.duration)
 
     def hold(self, lease: BaseLease, grant: Grant) -> None:
         """From now on it is renewed."""

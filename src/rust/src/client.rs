@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinHandle;
 
 use crate::change::Teller;
 use crate::clock::now;
@@ -340,8 +341,12 @@ impl Core {
                 Err(error) => error,
             };
             if is_repeated && error.is_ended() {
-                // The daemon granted it, saw the connection break, and took the lease back.
+                // The daemon granted it, saw the connection break, and took the lease back; or one of several has ended.
                 is_repeated = false;
+                if !request.scopes.is_empty() {
+                    let others = self.give_up_later(request); // they are in the way
+                    let _ = tokio::time::timeout(self.settings.patience, others).await;
+                }
                 request.scope.lease_key = new_uuid();
                 continue;
             }
@@ -351,11 +356,15 @@ impl Core {
                 continue;
             }
             if error.is_unavailable() {
-                let (core, refs, duration) = (self.clone(), request.refs(), request.duration);
-                self.handle.spawn(async move { core.give_up(refs, duration).await });
+                self.give_up_later(request);
             }
             return Err(error);
         }
+    }
+
+    fn give_up_later(self: &Arc<Self>, request: &Request) -> JoinHandle<()> {
+        let (core, refs, duration) = (self.clone(), request.refs(), request.duration);
+        self.handle.spawn(async move { core.give_up(refs, duration).await })
     }
 
     /// Sees to it that what was granted unheard is released, and leaves the queue.

@@ -62,6 +62,22 @@ module.exports = {
     await places(0);
     await held.release();
   },
+  async what_is_left_of_several_is_given_back(site) {
+    const proxy = await site.proxy();
+    await proxy.decide('drop');
+    const { keys, scopes, rows } = several(site, 2);
+    const waiting = site.client(proxy.target).acquireAll(scopes, { waitMs: 120000, durationMs: LONG_MS });
+    await wait('the lost answer', async () => (await proxy.state()).actions.drop && (await rows('state')).every((state) => state === 'held'));
+    const [, before] = await rows('lease_key');
+    await site.psql(`select from leasehold.force_release('cases', '${keys[0]}', 'a test')`);
+    await proxy.decide('pass');
+    await proxy.cut();
+    const both = await waiting;
+    const [after] = await rows('lease_key');
+    assert.notEqual(after, before);
+    assert.deepEqual(await rows('state, token, lease_key'), both.tokens.map((token) => `held|${token}|${after}`));
+    await both.release();
+  },
   async all_are_lost_as_one(site) {
     const client = site.client();
     const { keys, scopes, rows } = several(site, 2);

@@ -58,6 +58,21 @@ def all_wait_together(place):
     assert held.release()
 
 
+def what_is_left_of_several_is_given_back(place):
+    keys, proxy = [fresh(), fresh()], place.proxy()
+    proxy.decide = lambda: "drop"
+    waiting = in_background(place.client(proxy.target).lease_all(of(*keys), wait=120, duration=LONG).acquire)
+    wait_until(lambda: proxy.actions["drop"] and states(place, keys, "state") == ["held"] * 2)
+    before = place.row(keys[1], "lease_key")
+    place.force(keys[0])
+    proxy.decide = lambda: "pass"
+    proxy.cut_all()
+    both = waiting()
+    assert both.lease_key != before
+    assert states(place, keys, "state, token, lease_key") == [f"held|{token}|{both.lease_key}" for token in both.tokens.values()]
+    assert both.release()
+
+
 def all_are_lost_as_one(place):
     keys, client, told, requests = [fresh(), fresh()], place.client(), [], []
     heartbeat = client._core.transport.heartbeat

@@ -89,6 +89,20 @@ pub const CASES: &[crate::Case] = &[
         }
         assert_eq!((s.states("state"), s.all_waiters()), ("free\nfree".into(), "0".into()));
     }),
+    case!(what_is_left_of_several_is_given_back, "grpc", s => {
+        let proxy = s.proxy();
+        proxy.decide(json!(["drop"]));
+        let waiter = tokio::spawn(s.of_both(&s.client_at(&proxy.target)).wait(2 * MINUTE).duration(5 * MINUTE).acquire());
+        until("the lost answer", || proxy.state()["actions"]["drop"].is_number() && s.states("state") == "held\nheld").await;
+        let before = s.row("lease_key");
+        s.force();
+        proxy.decide(json!(["pass"]));
+        proxy.cut();
+        let all = within_a_minute("the grant", waiter).await.expect("no panic").expect("the leases");
+        let after = s.row("lease_key");
+        assert_ne!(before, after);
+        assert_eq!(s.states("state, token, lease_key"), format!("held|{}|{after}\nheld|{}|{after}", all[0].token(), all[1].token()));
+    }),
     case!(all_are_lost_as_one, "grpc sql pooler", s => {
         let (client, site) = (s.client(), s.clone());
         let result = s.of_both(&client).duration(seconds(3)).run(|all| async move {

@@ -588,7 +588,10 @@ public final class LeaseClient implements AutoCloseable {
                     answer.completeExceptionally(e);
                     return;
                 }
-                isRepeated = false; // granted unheard, and over
+                isRepeated = false; // granted unheard, and over; of several perhaps one
+                if (refs.size() > 1) {
+                    giveUpFirst(request, refs);
+                }
                 refs = names.apply(UUID.randomUUID().toString());
             } catch (RuntimeException | Error e) {
                 answer.completeExceptionally(isClosed ? closed() : e);
@@ -645,6 +648,18 @@ public final class LeaseClient implements AutoCloseable {
 
     void undoLater(LeaseRequest request, Transport.Ref ref) {
         execute(() -> giveUp(request, List.of(ref)));
+    }
+
+    /** The same, before they are acquired anew: what is left of them would be in the way. It waits for as long as the client's patience lasts. */
+    private void giveUpFirst(LeaseRequest request, List<Transport.Ref> refs) {
+        CompletableFuture<Void> over = new CompletableFuture<>();
+        Runnable task = () -> {
+            giveUp(request, refs);
+            over.complete(null);
+        };
+        if (execute(task)) {
+            over.completeOnTimeout(null, patience, TimeUnit.NANOSECONDS).join();
+        }
     }
 
     /** Sees to it that what was granted unheard is released. */

@@ -695,7 +695,7 @@ abstract class Cases implements Reporter.Case {
         return List.of(new LeaseScope("cases", site.key), new LeaseScope("cases", site.key + " 2"));
     }
 
-    private String states(String columns) {
+    String states(String columns) {
         return site.sql("select %s from leasehold.scope where namespace = 'cases' and key in ('%s', '%s 2') order by key", columns, site.key, site.key);
     }
 

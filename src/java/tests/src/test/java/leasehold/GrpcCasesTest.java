@@ -85,6 +85,23 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    void what_is_left_of_several_is_given_back() throws Exception {
+        Flaky proxy = way();
+        proxy.decide("\"drop\"");
+        LeaseClient client = site.client(proxy.builder());
+        var acquire = new Site.Later<>(() -> client.acquireAll(both(), request -> request.waitFor(seconds(120)).duration(seconds(300))));
+        await("the lost answer", () -> proxy.state().contains("\"drop\"") && states("state").equals("held\nheld"));
+        String before = site.row("lease_key");
+        site.forceRelease("cases");
+        proxy.decide("\"pass\"");
+        proxy.cut();
+        List<Lease> both = acquire.get().leases();
+        String after = site.row("lease_key");
+        assertNotEquals(before, after);
+        assertEquals("held|%d|%s\nheld|%d|%2$s".formatted(both.get(0).token(), after, both.get(1).token()), states("state, token, lease_key"));
+    }
+
+    @Test
     void lost_replies_cost_no_lease() throws Exception {
         Flaky proxy = way();
         Lease lease = site.lease(site.client(proxy.builder())).duration(seconds(9)).acquire();
