@@ -1,6 +1,7 @@
 """A namespace whose keys are spread over several PostgreSQL clusters: each call goes where its key lives, what is about the whole namespace is
 of all, and a cluster that is away leaves the keys of the others alone."""
 import hashlib
+import subprocess
 import urllib.parse
 
 import grpc
@@ -83,6 +84,10 @@ def test_a_lease_is_in_the_database_of_its_key(site):
     leases = [site.acquire("jobs", key) for key in KEYS]
     has, should = by_cluster(site, KEYS)
     assert has == should
+    slot = "('x' || substr(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 1, 3))::bit(12)::int"
+    in_sql = f"""select (select n from unnest('{{{','.join(NAMES)}}}'::text[]) n order by sha256(convert_to(n || ' ' || {slot}, 'UTF8')) desc limit 1)
+                   from unnest('{{{','.join(KEYS)}}}'::text[]) key"""
+    assert site.psql("home", in_sql).split() == [place(key) for key in KEYS]
     answer = site.client.lease.Heartbeat(pb.HeartbeatRequest(leases=map(lease_ref, leases)))
     assert [(result.outcome, result.lease_key) for result in answer.results] == [(pb.OUTCOME_OK, lease.lease_key) for lease in leases]
     answer = site.client.lease.Release(release_request(*leases))
@@ -318,4 +323,50 @@ def test_a_cluster_that_is_killed_leaves_the_other_keys_alone(cluster, other, tm
     wait_until(lambda: health(site.client, "database/eu") == "SERVING", BOUND, "eu being back")
     assert harness.heartbeat(site.client, kept[1]).outcome == pb.OUTCOME_OK
     assert site.client.admin.SetPolicy(policy).effective.grace.seconds == 7
+    site.close()
+
+
+# --- another cluster for a part of the keys ---
+
+
+def test_the_keys_of_one_section_move_to_another_cluster(cluster, other, tmp_path):
+    """Both sections are databases of one cluster at first."""
+    site = start(cluster, cluster, tmp_path / "leasehold.ini")
+    old, new = site.url("eu"), other.url(other.create_database(migrated=True))
+    site.psql("eu", "select setval('leasehold.token', last_value + (1::bigint << 50)) from leasehold.token")
+    held = {name: site.acquire("jobs", OF[name][0], seconds=120) for name in NAMES}
+    released = site.acquire("jobs", OF["eu"][1])
+    site.client.lease.Release(release_request(released))
+
+    def move(step):
+        said = subprocess.run([str(harness.ROOT / "deploy/move-namespace"), step, "jobs", old, new],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+        assert said.returncode == 0, said.stdout
+
+    def check_frozen():
+        assert site.acquire("jobs", OF["home"][1]).token > 0  # those of the other section go on
+        site.client.admin.ForceRelease(pb.ForceReleaseRequest(scope=scope("jobs", OF["home"][1]), reason="r"))
+        with fails() as failure:
+            site.acquire("jobs", OF["eu"][2])
+        assert failure.value.reason == "NAMESPACE_FROZEN"
+        for lease in held.values():
+            beat = wait_until(lambda lease=lease: harness.heartbeat(site.client, lease), BOUND)
+            assert beat.outcome == pb.OUTCOME_OK, beat
+
+    move("start")
+    check_frozen()
+    site.client.close()
+    assert site.daemon.stop() == 0, site.daemon.log()
+    site.sections = [(name, new if name == "eu" else url, *more) for name, url, *more in site.sections]
+    write_spread(site.path, site)
+    site.daemon.start()
+    site.client = harness.Client(site.daemon.target)
+    site.wait()
+    check_frozen()
+    move("finish")
+    assert [name(lease) for lease in listed(site, "jobs")] == sorted(name(lease) for lease in held.values())
+    assert site.acquire("jobs", OF["eu"][1]).token > released.token
+    assert site.client.lease.Release(release_request(held["eu"])).results[0].outcome == pb.OUTCOME_OK
+    assert site.acquire("jobs", OF["eu"][0]).token > held["eu"].token
+    assert rows(site, "eu") == []  # of the old database
     site.close()
