@@ -113,9 +113,8 @@ def test_what_concerns_one_lease_goes_where_it_is(site, cluster_name):
     got = site.client.lease.GetLease(pb.GetLeaseRequest(scope=scope("jobs", key)))
     assert (got.lease.token, got.lease.owner) == (lease.token, "w1")
     waiting = site.client.lease.Acquire.future(acquire_request("jobs", key, wait=BOUND))
-    wait_until(lambda: site.client.admin.GetStatus(pb.GetStatusRequest()).waiters == 1, BOUND, "the waiter")
-    explained = Console(site.daemon.admin_port).get(f"/scope?namespace=jobs&key={key}").json["explain"]
-    assert explained["waiters"] == 1
+    console = Console(site.daemon.admin_port)
+    wait_until(lambda: console.get(f"/scope?namespace=jobs&key={key}").json["explain"]["waiters"] == 1, BOUND, "the waiter")
     asked = site.client.lease.AskHandOver(pb.AskHandOverRequest(scope=scope("jobs", key), reason="please"))
     assert [holder.token for holder in asked.holders] == [lease.token]
     wait_until(lambda: harness.heartbeat(site.client, lease).HasField("asked"), BOUND, "the holder hearing of it")
