@@ -363,7 +363,12 @@ impl Core {
     }
 
     fn give_up_later(self: &Arc<Self>, request: &Request) -> JoinHandle<()> {
-        let (core, refs, duration) = (self.clone(), request.refs(), request.duration);
+        self.abandon(request.refs(), request.duration)
+    }
+
+    /// Gives up later.
+    pub fn abandon(self: &Arc<Self>, refs: Vec<Ref>, duration: Duration) -> JoinHandle<()> {
+        let core = self.clone();
         self.handle.spawn(async move { core.give_up(refs, duration).await })
     }
 
@@ -384,7 +389,7 @@ impl Core {
 }
 
 /// A version 4 UUID.
-fn new_uuid() -> String {
+pub(crate) fn new_uuid() -> String {
     let mut bytes = [0u8; 16];
     getrandom::fill(&mut bytes).expect("leasehold: no random numbers");
     bytes[6] = bytes[6] & 0x0f | 0x40;

@@ -20,6 +20,9 @@ pub enum Error {
     /// No server could be reached in time. An acquire that ends with it holds nothing for long: what was granted unheard is released as soon
     /// as a server can be reached, or ends by its deadline.
     Unavailable(Unavailable),
+    /// The COMMIT of a transaction with the lease was not answered, and its outcome could not be looked up. A lease that it was to release counts as lost;
+    /// one that it may have acquired is given back.
+    UnknownOutcome { namespace: String, key: String, message: String },
     /// An argument is out of bounds; nothing was written.
     InvalidArgument(InvalidArgument),
     /// The lease was released before.
@@ -182,6 +185,10 @@ impl fmt::Display for Error {
             Error::Lost(lost) => lost.fmt(f),
             Error::Denied { reason, message } => write!(f, "{reason}: {message}"),
             Error::Unavailable(trouble) => write!(f, "unavailable: {}", trouble.message),
+            Error::UnknownOutcome { namespace, key, message } => {
+                let scope = scope_name(namespace, key);
+                write!(f, "the outcome of the transaction with the lease {scope} is unknown, for COMMIT was not answered: {message}")
+            }
             Error::InvalidArgument(wrong) => f.write_str(&wrong.message),
             Error::Released => f.write_str("the lease was released"),
             Error::Closed => f.write_str("the client is closed"),

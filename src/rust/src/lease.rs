@@ -59,6 +59,8 @@ struct State {
     is_released: bool,
     /// Being released: renewed no more.
     ends: bool,
+    /// The transaction that acquires or releases it is not committed yet.
+    is_open: bool,
     /// A release of it.
     is_sent: bool,
     /// Its renewal is in flight; ends with that.
@@ -105,6 +107,7 @@ impl Cell {
             lost: None,
             is_released: false,
             ends: false,
+            is_open: false,
             is_sent: false,
             asked: None,
             asked_at: None,
@@ -172,7 +175,7 @@ impl Cell {
     pub fn set_released(&self) {
         let mut state = self.state();
         if state.is_held() {
-            state.is_released = true;
+            (state.is_released, state.is_open) = (true, false);
             self.tell(&state, ChangeKind::Released);
             self.over.send_replace(true);
         }
@@ -192,7 +195,7 @@ impl Cell {
 
     pub fn remaining(&self) -> Duration {
         let state = self.state();
-        if state.is_held() { state.stop().saturating_sub(now()) } else { Duration::ZERO }
+        if state.is_held() && !state.is_open { state.stop().saturating_sub(now()) } else { Duration::ZERO }
     }
 
     pub fn lost(&self) -> Option<Lost> {
@@ -250,6 +253,7 @@ impl Cell {
         let state = self.state();
         match &state.lost {
             Some(lost) => Err(lost.clone().into()),
+            None if state.is_open => Err(open()),
             None if state.is_released || state.ends => Err(Error::Released),
             None => Ok(()),
         }
@@ -261,7 +265,20 @@ impl Cell {
         if let Some(lost) = &state.lost {
             return Err(lost.clone().into());
         }
+        if state.is_open {
+            return Err(open());
+        }
         Ok(!std::mem::replace(&mut state.ends, true) && !state.is_released)
+    }
+
+    /// A stream would not know of it.
+    pub fn check_change(&self, how: &str) -> Result<(), Error> {
+        self.check_held()?;
+        if self.is_streaming {
+            let bound = format!("must be a lease without a stream: one that is held while connected cannot be {how}");
+            return Err(Error::out_of_bounds("mode", "mode", bound));
+        }
+        Ok(())
     }
 
     /// Waits for a renewal that is in flight: none comes after a release.
@@ -294,6 +311,48 @@ impl Cell {
 
     pub async fn until_over(&self) {
         let _ = self.over.subscribe().wait_for(|&over| over).await;
+    }
+}
+
+fn open() -> Error {
+    Error::out_of_bounds("lease", "lease", "must not be in a transaction that acquires or releases it and is not committed yet".into())
+}
+
+#[cfg(feature = "sql")]
+impl Cell {
+    /// The next statement of a transaction releases it.
+    pub fn leave(&self) -> Result<(), Error> {
+        self.check_held()?;
+        let mut state = self.state();
+        (state.ends, state.is_open) = (true, true);
+        Ok(())
+    }
+
+    /// It was not released.
+    pub fn stay(&self) {
+        let mut state = self.state();
+        (state.ends, state.is_open) = (false, false);
+    }
+
+    /// The transaction that acquires it took longer than the lease lasts.
+    pub fn check_time(&self) -> Result<(), Error> {
+        self.lost().map_or(Ok(()), |lost| Err(lost.into()))
+    }
+}
+
+#[cfg(feature = "sql")]
+impl Lease {
+    /// Acquired in a transaction that is not committed yet.
+    pub(crate) fn opened(client: &Client, request: &Request, grant: Grant) -> Lease {
+        let cell = Cell::new(request, grant, false, &client.core().teller);
+        cell.state().is_open = true;
+        Lease { client: client.clone(), cell: Arc::new(cell), claimed: None }
+    }
+
+    /// It was committed.
+    pub(crate) fn begin(&self) -> Result<(), Error> {
+        self.cell.stay();
+        self.client.core().add(&self.cell)
     }
 }
 
@@ -399,10 +458,7 @@ impl Lease {
     /// answered, or the lease is lost; it may be called again.
     pub async fn downgrade(&self, units: u32) -> Result<(), Error> {
         check_units(units)?;
-        if self.cell.is_streaming {
-            let bound = "must be a lease without a stream: one that is held while connected cannot be downgraded";
-            return Err(Error::out_of_bounds("mode", "mode", bound.into()));
-        }
+        self.cell.check_change("downgraded")?;
         let (core, cell) = (self.client.core().clone(), self.cell.clone());
         self.client.run(async move { core.downgrade(&cell, units).await }).await
     }

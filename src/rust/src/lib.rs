@@ -27,6 +27,8 @@ mod statements;
 mod status;
 mod ticks;
 mod together;
+#[cfg(feature = "sql")]
+mod transaction;
 mod transport;
 mod watch;
 #[allow(clippy::all, missing_debug_implementations)]

@@ -107,6 +107,21 @@ impl LeaseBuilder {
         self.request.check()
     }
 
+    #[cfg(feature = "sql")]
+    pub(crate) fn for_transaction(self) -> Result<(Client, Request), Error> {
+        self.check()?;
+        if !self.request.wait.is_zero() || self.request.while_alive {
+            return Err(Error::wrong("wait", "0 in a transaction, without wait_while_alive", self.request.wait));
+        }
+        if self.request.while_connected {
+            return Err(Error::out_of_bounds("mode", "mode", "must be a lease without a stream: a transaction acquires none with one".into()));
+        }
+        if self.client.core().is_closing() {
+            return Err(Error::Closed);
+        }
+        Ok((self.client, self.request))
+    }
+
     /// The claim of a tick; the key comes with the answer.
     pub(crate) fn of_tick(mut self) -> Result<Request, Error> {
         self.check()?;

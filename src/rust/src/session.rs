@@ -22,6 +22,14 @@ use crate::status::words_of;
 /// A parameter has its type: a statement without a name is parsed and run in one round trip, which poolers in transaction mode let through.
 pub(crate) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 
+pub(crate) fn text<'a>(value: &'a (impl ToSql + Sync)) -> Value<'a> {
+    (value, Type::TEXT)
+}
+
+pub(crate) fn place(scope: &Ref) -> [Value<'_>; 3] {
+    [text(&scope.namespace), text(&scope.key), text(&scope.lease_key)]
+}
+
 type Opening = Pin<Box<dyn Future<Output = Result<Session, tokio_postgres::Error>> + Send>>;
 
 /// Makes a connection, whose task has a receiver of `work` until it has ended.

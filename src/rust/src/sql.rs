@@ -17,7 +17,7 @@ use crate::explain::{Explanation, Liveness, State};
 use crate::hand_over::HandOver;
 use crate::release::Outcome;
 use crate::request::{FOREVER, Ref, Request};
-use crate::session::{Open, Session, Value, from_connect};
+use crate::session::{Open, Session, Value, from_connect, place, text};
 use crate::statements::*;
 use crate::ticks::Claimed;
 use crate::transport::{Beat, Ending, Grant, Renewal};
@@ -51,16 +51,8 @@ pub(crate) struct Sql {
 
 type Answer = oneshot::Sender<Result<Vec<Grant>, Error>>;
 
-fn text<'a>(value: &'a (impl ToSql + Sync)) -> Value<'a> {
-    (value, Type::TEXT)
-}
-
 fn texts<'a>(values: &'a (impl ToSql + Sync)) -> Value<'a> {
     (values, Type::TEXT_ARRAY)
-}
-
-fn place(scope: &Ref) -> [Value<'_>; 3] {
-    [text(&scope.namespace), text(&scope.key), text(&scope.lease_key)]
 }
 
 fn time(seconds: f64) -> Duration {
@@ -116,7 +108,7 @@ fn hand_over_of(row: &Row) -> HandOver {
     }
 }
 
-fn reason_of(word: &str) -> Reason {
+pub(crate) fn reason_of(word: &str) -> Reason {
     [Reason::Expired, Reason::Forced, Reason::Released, Reason::Failed, Reason::MaxHold]
         .into_iter()
         .find(|reason| reason.to_string() == word)

@@ -83,3 +83,6 @@ pub const ASKS_WHOM: &str = "select concat(since, '/', token, '/', holders) from
 pub const REFUSE: &str = "select leasehold.refuse_hand_over($1::text, $2::text, $3::text::uuid, $4::text)";
 pub const TICK_CHANNEL: &str = "select leasehold.tick_channel($1::text)";
 pub const UNTIL_TICK: &str = "select extract(epoch from leasehold.until_tick($1::text))::float8";
+pub const RELEASE_OK: &str = "select leasehold.release_ok($1::text, $2::text, $3::text::uuid, nullif($4::text, '')::jsonb)";
+pub const RELEASE_FAIL: &str = "select leasehold.release_fail($1::text, $2::text, $3::text::uuid, $4::text)";
+pub const GUARD: &str = "select leasehold.guard($1::text, $2::text, $3::bigint)";

@@ -17,6 +17,7 @@ mod shared;
 mod sql;
 mod ticks;
 mod together;
+mod transactions;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -90,6 +91,7 @@ async fn main() {
         sql::CASES,
         ticks::CASES,
         together::CASES,
+        transactions::CASES,
     ]
     .concat();
     let mut running = tokio::task::JoinSet::new();
