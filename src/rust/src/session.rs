@@ -179,6 +179,22 @@ impl AsyncWrite for Ear {
     }
 }
 
+/// SQLSTATEs, by their beginning, after which a repetition may succeed; the first that fits counts.
+const PASSING: &[(&str, RetryReason)] = &[
+    ("08", RetryReason::DatabaseUnavailable),
+    ("57P", RetryReason::DatabaseUnavailable),
+    ("53300", RetryReason::DatabaseUnavailable),
+    ("25P03", RetryReason::DatabaseUnavailable), // a limit of the server ended the session
+    ("25P04", RetryReason::DatabaseUnavailable),
+    ("25006", RetryReason::DatabaseUnavailable), // a standby
+    ("0A000", RetryReason::DatabaseUnavailable),
+    ("53", RetryReason::Overloaded),
+    ("58", RetryReason::Overloaded),
+    ("57014", RetryReason::Overloaded),
+    ("40", RetryReason::ScopeBusy),
+    ("55P03", RetryReason::ScopeBusy),
+];
+
 /// Makes an error of this crate from one of PostgreSQL's, or of the connection's.
 pub(crate) fn from_sql(scope: &Ref, error: &tokio_postgres::Error) -> Error {
     let Some(its) = error.as_db_error() else {
@@ -202,14 +218,10 @@ pub(crate) fn from_sql(scope: &Ref, error: &tokio_postgres::Error) -> Error {
         "LH005" => return denied("HOOK_REJECTED", words()),
         "LH006" => return denied("LEASE_ENDED", words()),
         "LH007" | "42501" => return denied("ACCESS_DENIED", its.message().into()),
-        "55P03" => RetryReason::ScopeBusy,
-        "25006" | "0A000" => RetryReason::DatabaseUnavailable, // a standby
-        _ => match &code[..2] {
-            "28" => return denied("UNAUTHENTICATED", its.message().into()),
-            "3D" | "3F" | "42" => return denied(code, its.message().into()), // no database, no schema
-            "53" => RetryReason::Overloaded,
-            "08" | "57" => RetryReason::DatabaseUnavailable,
-            _ => RetryReason::Unknown,
+        _ if code.starts_with("28") => return denied("UNAUTHENTICATED", its.message().into()),
+        _ => match PASSING.iter().find(|(state, _)| code.starts_with(state)) {
+            Some((_, reason)) => *reason,
+            None => return denied(code, its.message().into()),
         },
     };
     Error::Unavailable(Unavailable { message: words_of(error), reason, retry_after: None })

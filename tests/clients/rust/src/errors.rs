@@ -1,6 +1,8 @@
 //! Errors, and arguments out of bounds.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leasehold::{Client, Error};
@@ -103,6 +105,24 @@ pub const CASES: &[crate::Case] = &[
                 (Some(words), Err(Error::InvalidArgument(wrong))) => assert_eq!(wrong.message, words),
                 (_, other) => panic!("{row:?}: {other:?}"),
             }
+        }
+    }),
+    case!(sqlstates_are_told_alike, "sql pooler", s => {
+        let asked = Arc::new(AtomicU32::new(0));
+        let its = asked.clone();
+        let client = s.made(Client::builder().strategy(Arc::new(move |_| {
+            its.fetch_add(1, Ordering::Relaxed);
+            None
+        })), &s.target);
+        for (state, expected) in tables()["sqlstates"].as_object().expect("an object") {
+            let (told, retries) = match client.lease("cases", &format!("sqlstate {state}")).acquire().await {
+                Err(Error::Lost(_)) => ("Lost".into(), 0),
+                Err(Error::InvalidArgument(_)) => ("InvalidArgument".into(), 0),
+                Err(Error::Denied { reason, .. }) => (format!("Denied {reason}"), 0),
+                Err(Error::Unavailable(trouble)) => (format!("Unavailable {}", trouble.reason), 1),
+                other => panic!("{state}: {other:?}"),
+            };
+            assert_eq!((told.as_str(), asked.swap(0, Ordering::Relaxed)), (expected.as_str().expect("text"), retries), "{state}");
         }
     }),
     case!(token_goes_to_loopback_only, "grpc", s => {
