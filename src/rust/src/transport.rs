@@ -27,7 +27,8 @@ pub(crate) struct Grant {
     pub claimed: Option<crate::ticks::Claimed>,
 }
 
-/// One renewal.
+/// One renewal. A daemon knows what else there is.
+#[cfg_attr(not(feature = "sql"), allow(dead_code))]
 pub(crate) struct Renewal {
     pub scope: Ref,
     pub duration: Duration,
