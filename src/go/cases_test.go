@@ -597,9 +597,15 @@ func TestCases(t *testing.T) {
 	for _, on := range strings.Fields(os.Getenv("LEASEHOLD_ON")) {
 		on := on
 		t.Run(on, func(t *testing.T) {
-			for _, c := range slices.Concat(cases, secureCases, sharedCases, lossCases, declaredCases, releaseCases, togetherCases, watchCases, reapCases, nestedCases, retryCases, tickCases, priorityCases, handOverCases) {
+			part, parts := 0, 1
+			if text := os.Getenv("LEASEHOLD_PART"); text != "" {
+				if _, err := fmt.Sscanf(text, "%d/%d", &part, &parts); err != nil {
+					t.Fatal("LEASEHOLD_PART is", text)
+				}
+			}
+			for n, c := range slices.Concat(cases, secureCases, sharedCases, lossCases, declaredCases, releaseCases, togetherCases, watchCases, reapCases, nestedCases, retryCases, tickCases, priorityCases, handOverCases) {
 				c := c
-				if strings.Contains(c.on, on) {
+				if strings.Contains(c.on, on) && n%parts == part {
 					t.Run(c.name, func(t *testing.T) {
 						t.Cleanup(func() {
 							outcome := map[bool]string{false: "passed", true: "failed"}[t.Failed()]
