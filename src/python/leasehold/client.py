@@ -53,7 +53,8 @@ class BaseClient(Unique):
             from .sql_transport import SqlTransport
             transport = SqlTransport(database, runtime, timeout)
         else:
-            from .grpc_transport import AsyncCalls, BlockingCalls, GrpcTransport
+            from .grpc_calls import AsyncCalls, BlockingCalls
+            from .grpc_transport import GrpcTransport
             transport = GrpcTransport(server or os.environ.get("LEASEHOLD_SERVER") or "127.0.0.1:7420", tls or from_environment(),
                                       token_file or os.environ.get("LEASEHOLD_TOKEN_FILE"),
                                       AsyncCalls() if self.is_async else BlockingCalls())

@@ -127,7 +127,7 @@ def fork_first():
 
 def handler(client):
     """At the nth call of a function while the client acquires and releases: that is where a signal handler runs."""
-    modules = ["leasehold.core", "leasehold.lease", "leasehold.runtime", "leasehold.sql_transport", "leasehold.grpc_transport"]
+    modules = ["leasehold.core", "leasehold.lease", "leasehold.runtime", "leasehold.sql_transport", "leasehold.grpc_transport", "leasehold.grpc_calls"]
     if TRANSPORT == "sql":  # grpcio waits for locks of threading's
         modules.append("threading")
 

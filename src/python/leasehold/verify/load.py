@@ -22,7 +22,8 @@ from typing import Any, Callable
 import grpc
 
 from ..errors import LeaseholdError, Unavailable
-from ..grpc_transport import BlockingCalls, GrpcTransport, duration, seconds
+from ..grpc_calls import BlockingCalls
+from ..grpc_transport import GrpcTransport, duration, seconds
 from ..runtime import clock as now
 from ..tls import TLS
 from ..v1 import leasehold_pb2 as pb, leasehold_pb2_grpc
