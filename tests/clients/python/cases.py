@@ -2,7 +2,6 @@
 import contextlib
 import itertools
 import json
-import logging
 import os
 import pathlib
 import signal
@@ -11,7 +10,6 @@ import time
 import uuid
 
 import leasehold
-import psycopg
 import pytest
 from harness import wait_until
 from leasehold.runtime import clock
@@ -520,127 +518,6 @@ def no_renewal_after_release(place):
     assert place.row(key, "state") == "free" and place.heartbeats(key) == beats and told == []
 
 
-# -- the end of a client
-
-
-def close_leaves_nothing(place):
-    key, client = fresh(), place.client()
-    threads = {thread for thread in threading.enumerate()}
-    lease = client.lease(NAMESPACE, key, duration=2).acquire()
-    wait_until(lambda: place.heartbeats(key) >= 1)
-    client.close()
-    assert client.leftovers() == []
-    beats = place.heartbeats(key)
-    wait_until(lambda: place.row(key, "deadline < clock_timestamp()") != "f", 60)
-    assert place.heartbeats(key) in (beats, 0) and not lease.is_held()
-    if place.api.name == "threads":
-        wait_until(lambda: {thread for thread in threading.enumerate()} <= threads, 30)
-    if place.transport == "sql":
-        wait_until(lambda: not place.connections())
-
-
-def exit_leaves_nothing(place):
-    key = fresh()
-    program = place.program("exit", key, 3)
-    assert program.end() == 7, program.lines
-    # grpcio 1.51 has words of its own for an event loop that SystemExit leaves.
-    assert program.find("acquired") and (len(program.lines) == 1 or place.api.name == "asyncio"), program.lines
-    wait_until(lambda: place.row(key, "deadline < clock_timestamp()") != "f", 60)
-
-
-def fork_renews_nothing(place):
-    key = fresh()
-    program = place.program("fork", key, 9)
-    assert program.wait_for("child") == "child forked"
-    assert program.find("refused") == "refused FORKED True"
-    assert place.transport != "sql" or program.find("inherited") == "inherited connections 0"
-    # An unused client is the child's, but grpcio is not after the parent has used it.
-    assert place.api.name != "threads" or program.find("own lease") == {"grpc": "own lease FORKED True", "sql": "own lease True"}[place.transport], program.lines
-    assert program.wait_for("parent waited") == "parent waited 0"
-    beats = place.heartbeats(key)
-    wait_until(lambda: place.heartbeats(key) > beats or program.process.poll() is not None)
-    token = program.find("acquired").split()[1]
-    assert place.row(key, "state, token") == f"held|{token}", program.lines[-5:]
-    program.process.terminate()
-    assert program.end() == 0, program.lines[-5:]
-    assert place.row(key, "state, last_outcome") == "free|ok"
-
-
-def unused_client_works_after_a_fork(place):
-    program = place.program("fork-first", fresh(), 9)
-    assert program.end() == 0, program.lines[-5:]
-    assert program.lines == ["own lease True", "own lease True", "child ended 3"]
-
-
-def fork_at_any_instant_ends(place):
-    program = place.program("fork-locked", fresh(), 9)
-    assert program.wait_for("child ended") == "child ended 3", program.lines
-    program.process.terminate()
-    assert program.end() == 0, program.lines[-5:]
-
-
-# -- shared leases
-
-
-# -- errors
-
-
-def denied_is_a_type(place):
-    namespace = f"frozen{uuid.uuid4().hex[:8]}"
-    place.psql(f"select leasehold.set_policy('{namespace}', frozen => true)")
-
-    def refused():
-        try:
-            place.client().lease(namespace, "k").acquire().release()
-            return None
-        except leasehold.Denied as error:
-            return error
-
-    assert wait_until(refused).reason == "NAMESPACE_FROZEN"  # a daemon follows within a second
-
-
-def unavailable_is_a_type(place):
-    target = "127.0.0.1:1" if place.transport == "grpc" else "host=/nonexistent dbname=none"
-    with pytest.raises(leasehold.Unavailable):
-        place.client(target, timeout=1).lease(NAMESPACE, fresh()).acquire()
-
-
-def invalid_argument_is_told(place):
-    with pytest.raises(ValueError, match="duration") as invalid:
-        place.client().lease(NAMESPACE, fresh(), duration=0.01).acquire()
-    assert isinstance(invalid.value, leasehold.LeaseholdError) and "1 to 86400 s" in str(invalid.value), str(invalid.value)
-    with pytest.raises(ValueError, match="key"):
-        place.client().lease(NAMESPACE, "").acquire()
-
-
-def wrong_arguments_are_named(place):
-    client = place.client()
-    for row in TABLES["wrong_arguments"]:
-        name, value = row["argument"], row["value"]
-        with pytest.raises(leasehold.InvalidArgument) as wrong:
-            if name in ("timeout", "server"):
-                client.another(**{name: value})
-            elif name == "at_least":
-                client.leased(NAMESPACE, fresh(), at_least=value)(print)
-            else:
-                client.lease(**{"namespace": NAMESPACE, "key": fresh(), "shared": name == "units", name: value}).acquire()
-            raise AssertionError(f"{row} was taken")
-        assert isinstance(wrong.value, ValueError)
-        assert str(wrong.value).startswith(f"{name} must be ") and str(wrong.value).endswith(f", not {value!r}"), str(wrong.value)
-
-
-def unknown_options_are_named(place):
-    key, client = fresh(), place.client()
-    for word in ("durationMs", "waitMs", "ttl"):
-        with pytest.raises(TypeError, match=word):
-            client.lease(NAMESPACE, key, **{word: 5})
-        with pytest.raises(TypeError, match=word):
-            client.leased(NAMESPACE, key, **{word: 5})(print)
-        with pytest.raises(TypeError, match=word):
-            client.another(**{word: 5})
-    assert place.row(key, "state") == ""
-
-
 # -- daemons
 
 
@@ -665,73 +542,6 @@ def hanging_daemon_is_left(place):
         wait_until(lambda: place.heartbeats(key) >= beats + 4 or not lease.is_held(), 90)
         assert lease.is_held() and place.row(key, "state, token") == f"held|{lease.token}"
     assert place.row(key, "state, last_outcome") == "free|ok"
-
-
-# -- SQL
-
-
-def guard_fences(place):
-    key, client = fresh(), place.client()
-    url = place.target() if place.transport == "pooler" else place.site.cluster.url(place.database)
-    with pytest.raises(leasehold.LeaseLost):
-        with client.lease(NAMESPACE, key, duration=LONG) as lease:
-            client.guard(lease, url)
-            place.force(key)
-            client.guard(lease, url)
-
-
-def renewal_has_its_own_connection(place):
-    key, client = fresh(), place.client()
-    with psycopg.connect(place.target()) as application, application.cursor() as cursor:
-        with client.lease(NAMESPACE, key, duration=6) as lease:
-            cursor.execute("select leasehold.guard(%s, %s, %s)", (NAMESPACE, key, lease.token))
-            beats = place.heartbeats(key)
-            wait_until(lambda: place.heartbeats(key) >= beats + 2)
-            application.rollback()
-
-
-def wait_hears_notify(place):
-    key = fresh()
-    first = place.client().lease(NAMESPACE, key).acquire()
-    client = place.client()
-    client._core.transport.poll_s = 600
-    waiting = in_background(lambda: client.lease(NAMESPACE, key, wait=900).acquire())
-    wait_until(lambda: place.waiting(key) == 1)
-    wait_until(lambda: place.psql("select count(*) from pg_stat_activity where application_name = 'leasehold' "
-                                  "and state = 'idle' and query like '%leasehold.acquire(%'") != "0")
-    first.release()
-    assert waiting().release()
-
-
-def standby_is_left_out(place):
-    place.psql("select pg_switch_wal()")
-    standby, key = place.site.standby, fresh()
-    servers = f"host={standby.dir},{place.site.cluster.sockets} port={standby.port},5432 dbname={place.database} user=postgres"
-    with place.client(servers).lease(NAMESPACE, key, duration=6) as lease:
-        assert place.row(key, "state, token") == f"held|{lease.token}"
-        wait_until(lambda: place.heartbeats(key) >= 1)
-    alone = f"host={standby.dir} port={standby.port} dbname={place.database} user=postgres"
-    for more in ("", " target_session_attrs=any"):
-        with pytest.raises(leasehold.Unavailable, match="read-only|recovery"):
-            place.client(alone + more, timeout=1).lease(NAMESPACE, key).acquire()
-
-
-def pooler_is_noticed(place):
-    messages = []
-    handler = logging.Handler()
-    handler.emit = lambda record: messages.append(record.getMessage())
-    logging.getLogger("leasehold").addHandler(handler)
-    try:
-        key, client = fresh(), place.client()
-        for _ in range(2):
-            first = place.client().lease(NAMESPACE, key).acquire()
-            waiting = in_background(lambda: client.lease(NAMESPACE, key, wait=60).acquire())
-            wait_until(lambda: place.waiting(key) == 1)
-            first.release()
-            assert waiting().release()
-    finally:
-        logging.getLogger("leasehold").removeHandler(handler)
-    assert len([each for each in messages if "pooler" in each]) == 1, messages
 
 
 # -- leaders

@@ -7,6 +7,8 @@ import pytest
 import callback_cases
 import cases
 import declared_cases
+import end_cases
+import error_cases
 import hand_over_cases
 import leader_cases
 import look_cases
@@ -17,13 +19,14 @@ import release_cases
 import retry_cases
 import secure_cases
 import shared_cases
+import sql_cases
 import tick_cases
 import together_cases
 import torn_cases
 import transaction_cases
 from apis import APIS
 
-MODULES = (callback_cases, cases, declared_cases, hand_over_cases, leader_cases, look_cases, nested_cases, object_cases, priority_cases, release_cases, retry_cases, secure_cases, shared_cases, tick_cases, together_cases, torn_cases, transaction_cases)
+MODULES = (callback_cases, cases, declared_cases, end_cases, error_cases, hand_over_cases, leader_cases, look_cases, nested_cases, object_cases, priority_cases, release_cases, retry_cases, secure_cases, shared_cases, sql_cases, tick_cases, together_cases, torn_cases, transaction_cases)
 TABLES = json.loads((pathlib.Path(__file__).resolve().parents[1] / "cases.json").read_text())
 ALL = [(case["name"], f"{case['name']}-{transport}-{api}") for case in TABLES["cases"]
        if "python" in case.get("only", ["python"]) and case["name"] not in TABLES["left_out"]["python"]
