@@ -293,7 +293,7 @@ func workersShareTicks(s *site) {
 	}
 	// As if nobody had looked for 8 s.
 	s.psql(`select from leasehold.set_schedule('%s', 'every 1 s', ends_at => now(), catch_up => 'all', overlap => 3, tick_deadline => '1 h');
-		update leasehold.schedule set made_until = now() - interval '8 s', look_at = now() where name = '%s'`, name, name)
+		update leasehold.schedule set made_until = ends_at - interval '8 s', look_at = now() where name = '%s'`, name, name)
 	wait(s, "the first half", func() bool { return s.ticks(name, "count(*) filter (where state = 'done') >= 4") == "t" })
 	wait(s, "8 ticks", func() bool { return s.ticks(name, "count(*) >= 8 and bool_and(state = 'done')") == "t" })
 	mu.Lock()

@@ -209,7 +209,7 @@ pub const CASES: &[crate::Case] = &[
         let mut workers: Vec<_> = (0..3).map(|_| Worker::of(&s.client(), &name)).collect();
         // As if nobody had looked for 8 s.
         s.psql(&format!("select from leasehold.set_schedule('{name}', 'every 1 s', ends_at => now(), catch_up => 'all', overlap => 3, tick_deadline => '1 h');
-                         update leasehold.schedule set made_until = now() - interval '8 s', look_at = now() where name = '{name}'"));
+                         update leasehold.schedule set made_until = ends_at - interval '8 s', look_at = now() where name = '{name}'"));
         until("the first half", || ticks(&s, &name, "count(*) filter (where state = 'done') >= 4") == "t").await;
         until("8 ticks", || ticks(&s, &name, "count(*) >= 8 and bool_and(state = 'done') and max(attempts) = 1") == "t").await;
         let mut got = vec![];

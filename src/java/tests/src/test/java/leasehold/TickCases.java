@@ -255,7 +255,7 @@ abstract class TickCases extends Cases {
         }
         // As if nobody had looked for 8 s.
         site.sql("select from leasehold.set_schedule('%s', 'every 1 s', ends_at => now(), catch_up => 'all', overlap => 3, tick_deadline => '1 h'); "
-                + "update leasehold.schedule set made_until = now() - interval '8 s', look_at = now() where name = '%s'", name, name);
+                + "update leasehold.schedule set made_until = ends_at - interval '8 s', look_at = now() where name = '%s'", name, name);
         await("the first half", () -> ticks(name, "count(*) filter (where state = 'done') >= 4").equals("t"));
         await("8 ticks", () -> ticks(name, "count(*) >= 8 and bool_and(state = 'done') and max(attempts) = 1").equals("t"));
         List<Instant> all = new ArrayList<>(got.stream().map(Tick::at).toList());
