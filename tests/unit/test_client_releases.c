@@ -188,6 +188,26 @@ static void on_closed(void *arg)
     ++*(unsigned *)arg;
 }
 
+START_TEST(what_is_in_doubt_ends_with_the_client)
+{
+    struct answer waiting;
+    unsigned closed = 0;
+
+    client_again(&(struct lh_client_options){0});
+    fake.release = LEASEHOLD__V1__OUTCOME__OUTCOME_LOST;
+    fake.end_reason = LEASEHOLD__V1__END_REASON__END_REASON_UNKNOWN;
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_KEEP, 1, LH_OK);
+    acquire("w", NULL, &waiting);
+    WAIT_FOR(fake.kept_count == 1);
+    lh_client_close(client, on_closed, &closed);
+    WAIT_FOR(closed > 0);
+    ck_assert_uint_eq(fake.calls[FAKE_RELEASE], 1);
+    for (int64_t end_us = lh_clock_us() + 20 * LH_US_PER_S; lh_clock_us() < end_us;)
+        virtual_clock_turn(loop);
+    ck_assert_uint_eq(fake.calls[FAKE_RELEASE], 1);
+}
+END_TEST
+
 START_TEST(closing_answers_everybody_and_flushes_the_set)
 {
     struct answer waiting;
@@ -233,6 +253,7 @@ TCase *tcase_client_releases(void)
     tcase_add_test(tcase, a_release_that_fails_is_tried_again_until_its_deadline);
     tcase_add_test(tcase, an_acquire_goes_after_the_release_of_its_scope);
     tcase_add_test(tcase, a_release_knows_its_own_work);
+    tcase_add_test(tcase, what_is_in_doubt_ends_with_the_client);
     tcase_add_test(tcase, closing_answers_everybody_and_flushes_the_set);
     return tcase;
 }

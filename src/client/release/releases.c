@@ -158,7 +158,7 @@ static void doubt(struct releases *releases, struct lh_lease *lease)
 {
     int64_t again_us = lh_plus_us(lh_clock_us(), lease->doubt_us);
 
-    if (lease->doubt_us == 0 || releases->is_given_up || releases->doubted.count >= releases->client->inbox.max ||
+    if (lease->doubt_us == 0 || releases->is_closing || releases->doubted.count >= releases->client->inbox.max ||
         again_us >= atomic_load(&lease->deadline_us))
         return;
     lease->doubt_us *= 2;
@@ -181,10 +181,11 @@ static void on_doubt(void *arg)
     arm_doubt(releases);
 }
 
-static void forget_doubts(struct releases *releases)
+static void end_doubts(struct releases *releases)
 {
     struct lh_heap_timer *due;
 
+    releases->is_closing = true;
     while ((due = lh_heap_due(&releases->doubted, LH_NEVER)) != NULL)
         lh_lease_unref(LH_CONTAINER(struct lh_lease, due, due));
     lh_timer_cancel(&releases->doubt);
@@ -324,7 +325,7 @@ void lh_releases_hurry(struct releases *releases)
 
 void lh_releases_close(struct releases *releases)
 {
-    forget_doubts(releases);
+    end_doubts(releases);
     lh_releases_hurry(releases);
 }
 
@@ -350,7 +351,7 @@ void lh_releases_give_up(struct releases *releases)
 
     releases->is_given_up = true;
     lh_timer_cancel(&releases->pause);
-    forget_doubts(releases);
+    end_doubts(releases);
     take_set(releases);
     while ((lease = queue_take(&releases->taken)) != NULL)
         leave_to_expire(releases, lease, "the client was closed");
