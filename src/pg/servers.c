@@ -96,15 +96,25 @@ void lh_pg_servers_on_answer(struct lh_pg_servers *servers)
 
 /* --- failures --- */
 
+/* Of a message without PostgreSQL's DETAIL, which comes and goes: "It seems to have just been dropped or renamed." */
+static size_t words_size(const char *message)
+{
+    const char *detail = strstr(message, " DETAIL: ");
+
+    return detail != NULL ? (size_t)(detail - message) : strlen(message);
+}
+
 /* Once for all connections; each host has its own words, which come in turn. */
 static void report(struct lh_pg_servers *servers, const struct lh_pg_conn *conn, bool is_permanent)
 {
     struct report *last = &servers->reports[conn->place.host];
     int64_t now_us = lh_clock_us();
     char host[LH_PG_HOST_TEXT_BYTES];
+    size_t size = words_size(conn->error.message);
 
     last->is_permanent = is_permanent;
-    if (strcmp(last->message, conn->error.message) == 0 && now_us - last->at_us < SAY_AGAIN_US)
+    if (size == words_size(last->message) && memcmp(last->message, conn->error.message, size) == 0 &&
+        now_us - last->at_us < SAY_AGAIN_US)
         return;
     memcpy(last->message, conn->error.message, sizeof(last->message));
     last->at_us = now_us;
