@@ -145,7 +145,7 @@ struct releases {
     /* Leases that the server did not know, of acquires whose answers were lost: one may be on its way yet. */
     struct lh_heap doubted;
     struct lh_timer doubt;
-    bool is_closing; /* nothing is doubted any more */
+    bool is_closing; /* the client ends: there are no more of them */
 };
 
 void lh_releases_init(struct releases *releases, struct lh_client *client);
