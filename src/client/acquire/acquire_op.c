@@ -36,7 +36,8 @@ static void give_back(struct acquire_op *op)
             continue;
         lease = lh_lease_create(wanted->declared, wanted->key, &op->key);
         atomic_store(&lease->state, LEASE_RELEASING);
-        lease->doubt_us = DOUBT_FIRST_US;
+        /* A key of the caller's own may be acquired with again: nothing may release that later. */
+        lease->doubt_us = op->is_own_key ? 0 : DOUBT_FIRST_US;
         atomic_store(&lease->deadline_us, lh_plus_us(lh_clock_us(), wanted->declared->options.duration_us));
         if (lh_releases_enqueue(op->request.client, lease) != LH_OK)
             lh_lease_unref(lease);
