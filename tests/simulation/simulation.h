@@ -23,7 +23,8 @@
 struct process {
     struct lh_loop *loop; /* NULL: it does not run */
     int epoll_fd;
-    int turns; /* that it still gets, though nothing is on its way to it */
+    bool is_ready; /* has something to read */
+    int turns;     /* that it still gets, though nothing is on its way to it */
     int64_t stopped_until_us;
 };
 
