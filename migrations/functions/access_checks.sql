@@ -148,13 +148,13 @@ do $$
 declare
   v_table text;
 begin
-  foreach v_table in array array['policy', 'history', 'audit', 'watch'] loop
+  foreach v_table in array array['policy', 'history', 'audit', 'watch', 'spread'] loop
     continue when exists (select from pg_catalog.pg_policy p
                            where p.polrelid = format('leasehold.%I', v_table)::regclass and p.polname = 'readable');
     execute format($q$
       create policy readable on leasehold.%I for select
        using ((namespace || '.') like any ((select leasehold_internal.readable())::text[]) %s) $q$,
-      v_table, case v_table when 'policy' then 'or namespace = any ((select leasehold_internal.above_readable())::text[])' else '' end);
+      v_table, case when v_table in ('policy', 'spread') then 'or namespace = any ((select leasehold_internal.above_readable())::text[])' else '' end);
     execute format('alter table leasehold.%I enable row level security', v_table);
   end loop;
 end

@@ -140,7 +140,7 @@ begin
                    min(g.suspected_in_us) filter (where g.is_in_the_way) over () as suspected_first_us,
                    sum(case when g.outcome = 'hooked' then g.message::bigint end) over () as limits_us,
                    bool_and(g.message <> '0') filter (where g.outcome = 'hooked') over () as has_limit,
-                   row_number() over (order by array_position(array['invalid', 'ended', 'frozen', 'quota', 'busy', 'hooked'], g.outcome),
+                   row_number() over (order by array_position(array['invalid', 'ended', 'frozen', 'elsewhere', 'quota', 'busy', 'hooked'], g.outcome),
                                                g.is_in_the_way desc, g.n) as nth
               from (select c.*, c.outcome in ('queued', 'held') and c.bound is null as is_in_the_way from unnest(p_answers) c) g) r
      where r.is_granted or r.nth = 1
@@ -170,7 +170,7 @@ end
 $$;
 
 -- What each item of a request gets, once it is decided what it would get alone. All are granted or renewed, or
--- one or more are refused (invalid, ended, frozen, quota: then all lose their places, `left`; busy, hooked: nothing happens), or
+-- one or more are refused (invalid, ended, frozen, elsewhere, quota: then all lose their places, `left`; busy, hooked: nothing happens), or
 -- one or more wait, and the others with them: `bound` is 'together' in these. Twice the same as once. Locks nothing.
 create or replace function leasehold_internal.all_or_none(p_work leasehold.acquire_work[]) returns leasehold.acquire_work[]
 language plpgsql stable
@@ -191,7 +191,7 @@ begin
                    order by w.n)
             from (select u.*,
                          bool_or(u.outcome not in ('granted', 'renewed', 'queued', 'held', 'left')) over () as is_refused,
-                         bool_or(u.outcome in ('invalid', 'ended', 'frozen', 'quota')) over () as is_left,
+                         bool_or(u.outcome in ('invalid', 'ended', 'frozen', 'elsewhere', 'quota')) over () as is_left,
                          bool_or(u.outcome in ('queued', 'held')) over () as has_to_wait,
                          count(*) filter (where u.outcome = 'renewed') over () as renewed,
                          count(*) over () as count,

@@ -1,6 +1,6 @@
 -- Acquire for many at once: who is granted what. Each item gets exactly one row, in the order of n.
 --
--- Returns what each item met (outcome: granted renewed queued held busy frozen quota ended invalid rejected; or hooked, with the
+-- Returns what each item met (outcome: granted renewed queued held busy frozen elsewhere quota ended invalid rejected; or hooked, with the
 -- time limit, where this call runs no hooks: nothing was done) and the lease: the
 -- item's own when granted or renewed, else the holder's. Each column costs a statement over 5,000 instructions of the server: so the grant
 -- of a free scope leaves out what the caller has said itself, and anything else is one column (`more`). It never waits: a row or a new
@@ -51,7 +51,7 @@ begin
               or exists (select from leasehold.waiter q where q.namespace = i.namespace and q.key = i.key) as is_there
        offset 0) e
      where not e.is_there and leasehold_internal.key_problem(i.key) is null
-       and leasehold_internal.is_plain(r, i.owner, p_labels[i.n], i.duration_us, p_wait_us[i.n], p_has_room)
+       and leasehold_internal.is_plain(r, i.key, i.owner, p_labels[i.n], i.duration_us, p_wait_us[i.n], p_has_room)
      order by i.namespace, i.key, i.n),
   created as (
     insert into leasehold.scope as s (namespace, key, {{grant.columns}})
@@ -123,7 +123,8 @@ begin
         v_is_alone := pg_current_xact_id_if_assigned() is null;
         select i.life, i.rules, x.scope, clock_timestamp() as now
           into v_found
-          from leasehold_internal.plain_wait(p_clock, p_namespace[1], p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1], p_units[1]) i
+          from leasehold_internal.plain_wait(p_clock, p_namespace[1], p_key[1], p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1],
+                                             p_units[1]) i
          cross join lateral (
            select x as scope
              from leasehold.scope x
@@ -182,7 +183,7 @@ begin
                       and f.id is not null and r.namespace is not null
                       for no key update skip locked) x
                  where f.is_same and p_lease_key[1] is not null
-                   and leasehold_internal.is_plain(r, p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1], v_has_room)
+                   and leasehold_internal.is_plain(r, p_key[1], p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1], v_has_room)
                    and not (exists (select from leasehold.registered_hook) and leasehold_internal.is_hooked(p_namespace[1], 'acquire'))
                    and not exists (select from leasehold.waiter q
                                     where q.coordinator is null and q.namespace = p_namespace[1] and q.key = p_key[1])
@@ -271,7 +272,7 @@ begin
                       for no key update skip locked) x
                  where i.namespace <> all (v_hooked) and i.lease_key is not null and i.at_least_us is null
                    and coalesce(p_priority[i.n] = 0, true) and i.n <> all (v_late)
-                   and leasehold_internal.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us, v_has_room)
+                   and leasehold_internal.is_plain(r, i.key, i.owner, i.labels, i.duration_us, i.wait_us, v_has_room)
                 offset 0) w
          where s.ctid = w.row_id
         returning row(w.n, 'granted', s.token, w.now, leasehold_internal.to_us(w.grace),

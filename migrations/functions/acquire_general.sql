@@ -220,7 +220,7 @@ begin
   end if;
   select bool_or(w.outcome = 'granted'), bool_or(w.outcome = 'queued'), bool_or(w.outcome = 'renewed' and w.hold = 'locked'),
          bool_or(w.outcome = 'ended'),
-         bool_or((w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota', 'left') or w.outcome = 'invalid' and w.hold <> 'invalid')
+         bool_or((w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'elsewhere', 'quota', 'left') or w.outcome = 'invalid' and w.hold <> 'invalid')
                  and w.own_ticket is not null),
          bool_or(w.head_ticket is not null or w.outcome = 'queued' and w.hold in ('new', 'locked') and (w.scope).state is distinct from 'held')
     into v_grants, v_queues, v_renews, v_tells_end, v_leaves, v_has_heads
@@ -388,7 +388,7 @@ begin
                  from leasehold.waiter x
                 where x.lease_key = w.lease_key and (x.namespace, x.key) is not distinct from (w.namespace, w.key)
                offset 0) x
-             where (w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota', 'left') or w.outcome = 'invalid' and w.hold <> 'invalid')
+             where (w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'elsewhere', 'quota', 'left') or w.outcome = 'invalid' and w.hold <> 'invalid')
                and w.own_ticket is not null
             offset 0) w
      where q.ctid = w.row_id;

@@ -8,18 +8,20 @@ returns table (id bigint, started_at timestamptz, is_same boolean, contract inte
 language sql stable security definer
 as $$
   -- An engine's answer may change within a session, which the extension does not see.
-  select f.id, f.started_at, f.is_same and (select s.source <> 'engine' from leasehold.life_source s), 4 from leasehold_internal.life_facts() f
+  select f.id, f.started_at, f.is_same and (select s.source <> 'engine' from leasehold.life_source s), 5 from leasehold_internal.life_facts() f
 $$;
 comment on function leasehold_internal.core_life is 'This life of the database, for the extension leasehold_core';
 
 -- The rules of a namespace; no row where it is none. is_plain: a free scope is granted if the item's own values allow it (is_plain() in
 -- single_item.sql); has_history: core_released() has
--- something to write down; may_wait: so is a wait for one that is held, a place in its queue (plain_wait() there). Locks nothing.
+-- something to write down; may_wait: so is a wait for one that is held, a place in its queue (plain_wait() there); slots: of its keys this database has
+-- those (has_key() in spread.sql). Locks nothing.
 create or replace function leasehold_internal.core_rules(p_namespace text)
 returns table (
   is_plain boolean, is_manual boolean, has_capacity boolean, has_history boolean, has_acquire_hook boolean, has_heartbeat_hook boolean,
   has_release_ok_hook boolean, has_release_fail_hook boolean, min_duration interval, max_duration interval, grace interval, grace_us bigint,
-  dead_after interval, dead_after_us bigint, max_hold interval, max_hold_us bigint, may_wait boolean)
+  dead_after interval, dead_after_us bigint, max_hold interval, max_hold_us bigint, may_wait boolean,
+  slots bytea)
 language sql stable security definer
 as $$
   select not r.frozen and r.max_leases is null and r.at_least is null and leasehold_internal.hold_limit(r) is null,
@@ -31,7 +33,7 @@ as $$
          h.events @> '{heartbeat}' or leasehold_internal.hold_limit(r) is not null,
          h.events @> '{release_ok}', h.events @> '{release_fail}',
          r.min_duration, r.max_duration, r.grace, leasehold_internal.to_us(r.grace), r.dead_after, leasehold_internal.to_us(r.dead_after),
-         m.max_hold, leasehold_internal.to_us(m.max_hold), r.max_waiters is null
+         m.max_hold, leasehold_internal.to_us(m.max_hold), r.max_waiters is null, r.slots
     from leasehold_internal.rules_of(p_namespace) r
    -- The extension wants one: no hold lasts this long.
    cross join lateral (select coalesce(r.max_hold, interval '1000 years') as max_hold) m

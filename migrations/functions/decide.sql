@@ -18,6 +18,7 @@ declare
   v_is_live boolean;
   v_is_ended boolean;
   v_late_field text;
+  v_is_elsewhere boolean;
   v_is_open boolean;
   v_fits boolean;
   v_would_take integer;
@@ -81,7 +82,8 @@ begin
     elsif v_item.units <> v_lease.units and v_is_live or v_item.units > (v_item.rules).capacity and not v_is_live then
       v_late_field := 'units';
     end if;
-    v_is_open := v_item.field is null and not v_is_live and not v_is_ended and v_late_field is null and not (v_item.rules).frozen
+    v_is_elsewhere := not leasehold_internal.has_key((v_item.rules).slots, v_item.key);
+    v_is_open := v_item.field is null and not v_is_elsewhere and not v_is_live and not v_is_ended and v_late_field is null and not (v_item.rules).frozen
                  and (v_item.hold in ('new', 'expired') or v_item.hold = 'locked' and (v_item.scope).state <> 'held')
                  and v_item.lease_key <> all (v_asking);
     v_fits := false;
@@ -123,6 +125,7 @@ begin
       when v_is_ended then 'ended'
       when v_late_field is not null then 'invalid'
       when v_is_live then 'renewed'
+      when v_is_elsewhere then 'elsewhere'
       when (v_item.rules).frozen then 'frozen'
       when v_fits and v_would_take > 1000000 then 'quota'
       when v_fits then 'granted'
@@ -131,6 +134,10 @@ begin
       when v_item.queue then 'queued'
       else 'held' end;
     v_item.field := coalesce(v_item.field, v_late_field);
+    if v_item.outcome = 'elsewhere' then
+      v_item.field := 'key';
+      v_item.bound := leasehold_internal.elsewhere_words(v_namespace, v_key);
+    end if;
     if v_fits then
       v_granted := v_granted || v_item.lease_key;
     end if;

@@ -36,7 +36,7 @@ begin
     from leasehold_internal.live_head(explain.namespace, explain.key, leasehold_internal.live_coordinators(v_now), v_now) h
     join leasehold.waiter w
       on w.namespace = explain.namespace and w.key = explain.key and w.ticket = h.ticket;
-  policy := jsonb_strip_nulls(to_jsonb(v_rules) - 'namespace' - 'quota_prefix')
+  policy := jsonb_strip_nulls(to_jsonb(v_rules) - 'namespace' - 'quota_prefix' - 'slots')
             || (select to_jsonb(h) from leasehold_internal.history_policy_of(explain.namespace) h)
             || jsonb_build_object('hand_over_grace', leasehold_internal.hand_over_grace_of(explain.namespace));
   since := v_scope.ended_at;
@@ -69,6 +69,10 @@ begin
     when state = 'shared' then leasehold_internal.advice_shared(v_scope, v_rules, v_life, waiters, v_next, v_now)
     else leasehold_internal.advice_free(v_scope, v_rules, waiters, v_next, v_now)
   end;
+  if not leasehold_internal.has_key(v_rules.slots, explain.key) then
+    advice := 'acquire it there: ' || leasehold_internal.elsewhere_words(explain.namespace, explain.key)
+              || case when state = 'free' then '' when v_facts.liveness = 'expired' then '; here it has expired' else '; here ' || advice end;
+  end if;
   if waiters > 0 and leasehold_internal.is_deadlocked(explain.namespace, explain.key) then
     advice := advice || '; deadlock: a holder of this waits for one of those who wait here; select * from leasehold.deadlock shows the circle';
   end if;

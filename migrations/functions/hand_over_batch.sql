@@ -41,7 +41,8 @@ begin
              case when not p_failed[1] then p_value[1]::jsonb end as result, case when p_failed[1] then p_value[1] end as error,
              x.holders, x.check_at, clock_timestamp() as now
         into v_found
-        from leasehold_internal.plain_hand_over(p_namespace[1], p_next_owner[1], p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1]) i
+        from leasehold_internal.plain_hand_over(p_namespace[1], p_key[1], p_next_owner[1], p_next_labels[1], p_next_duration_us[1],
+                                                 p_next_wait_us[1]) i
        cross join (select leasehold_internal.from_us(p_next_duration_us[1]) as duration) d
        cross join lateral (
          select x.holders, x.check_at

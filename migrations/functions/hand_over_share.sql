@@ -1,14 +1,14 @@
 -- What is to be known of a namespace, and of an acquire in it, before a lease is handed over in few statements; no row where anything is
 -- unusual. To be used in FROM, where it becomes a part of the query. Locks nothing.
 create or replace function leasehold_internal.plain_hand_over(
-  p_namespace text, p_owner text, p_labels text, p_duration_us bigint, p_wait_us bigint)
+  p_namespace text, p_key text, p_owner text, p_labels text, p_duration_us bigint, p_wait_us bigint)
 returns table (life_id bigint, started_at timestamptz, grace interval, dead_after interval, max_hold interval, expiry text, capacity integer)
 language sql stable
 as $$
   select f.id, f.started_at, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity
     from leasehold_internal.life_facts() f, leasehold_internal.rules_of(p_namespace) r
    where f.is_same
-     and leasehold_internal.is_plain(r, p_owner, p_labels, p_duration_us, p_wait_us)
+     and leasehold_internal.is_plain(r, p_key, p_owner, p_labels, p_duration_us, p_wait_us)
      and not (exists (select from leasehold.registered_hook) and leasehold_internal.is_hooked(p_namespace, null))
      and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)
   offset 0
@@ -54,7 +54,7 @@ begin
          case when not p_is_failure then p_value::jsonb end as result, case when p_is_failure then p_value end as error,
          clock_timestamp() as now
     into v_found
-    from leasehold_internal.plain_hand_over(p_namespace, p_next_owner, p_next_labels, p_next_duration_us, p_next_wait_us) i
+    from leasehold_internal.plain_hand_over(p_namespace, p_key, p_next_owner, p_next_labels, p_next_duration_us, p_next_wait_us) i
    cross join lateral (
      select x.holders, x.units
        from leasehold.scope x

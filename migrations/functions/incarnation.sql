@@ -173,7 +173,7 @@ begin
   if leasehold_internal.is_blind() then
     perform leasehold_internal.check_mark((select m.last_value from leasehold.policy_mark m), 'a policy was changed'),
             leasehold_internal.check_mark((select m.last_value from leasehold.access_mark m), 'an access rule was changed'),
-            leasehold_internal.check_mark((select m.last_value from leasehold.hook_mark m), 'a hook was added or removed');
+            leasehold_internal.check_mark((select m.last_value from leasehold.hook_mark m), 'a hook or a spread namespace was changed');
   end if;
 end
 $$;

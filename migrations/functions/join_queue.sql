@@ -70,6 +70,9 @@ begin
                    and w.items is not null) then
     raise exception 'invalid_argument: lease_key must be another: this one waits for several scopes together'
       using errcode = 'LH002', detail = 'lease_key', hint = 'another: this one waits for several scopes together';
+  elsif not leasehold_internal.has_key(v_rules.slots, join_queue.key) then
+    raise exception 'invalid_argument: key: %', leasehold_internal.elsewhere_words(join_queue.namespace, join_queue.key)
+      using errcode = 'LH002', detail = 'key', hint = leasehold_internal.elsewhere_words(join_queue.namespace, join_queue.key);
   elsif v_rules.frozen then
     raise exception 'namespace_frozen: % gives no new leases for now', join_queue.namespace using errcode = 'LH003';
   end if;

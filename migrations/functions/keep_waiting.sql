@@ -59,7 +59,7 @@ begin
                case when not w.is_in_the_way then 'together' end, r, s, 'locked', p_ticket, null, 'queued', i.units, null, 0, null)::leasehold.acquire_work
       from unnest(p_namespace, p_key, p_units) with ordinality as i (namespace, key, units, n)
       join unnest(v_rules) r
-        on r.namespace = i.namespace and not r.frozen
+        on r.namespace = i.namespace and not r.frozen and leasehold_internal.has_key(r.slots, i.key)
       join leasehold.waiter q
         on q.lease_key = p_lease_key and (q.namespace, q.key) is not distinct from (i.namespace, i.key)
       join leasehold.scope s

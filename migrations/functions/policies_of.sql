@@ -43,10 +43,10 @@ as $$
              coalesce((p_policy).capacity, (p_above).capacity),
              coalesce((p_policy).end_at_max_hold, (p_above).end_at_max_hold),
              coalesce((p_policy).max_priority, (p_above).max_priority),
-             coalesce((p_policy).ageing, (p_above).ageing))::leasehold.rules
+             coalesce((p_policy).ageing, (p_above).ageing), null)::leasehold.rules
 $$;
 
--- The rules in force for a namespace: every column from the longest prefix that sets it. Locks nothing.
+-- The rules in force for a namespace: every column from the longest prefix that sets it; no slots. Locks nothing.
 create or replace function leasehold_internal.policy_of(p_namespace text) returns leasehold.rules
 language plpgsql stable
 as $$
@@ -102,6 +102,20 @@ begin
 end
 $$;
 
+-- The same with the slots that this database has of it, for who grants. Locks nothing.
+create or replace function leasehold_internal.granting_rules(p_namespace text) returns leasehold.rules
+language plpgsql stable
+as $$
+declare
+  v_rules leasehold.rules := leasehold_internal.policy_of(p_namespace);
+begin
+  if exists (select from leasehold.spread) then
+    v_rules.slots := (leasehold_internal.spread_of(p_namespace)).slots;
+  end if;
+  return v_rules;
+end
+$$;
+
 -- The same for each of the given (valid, distinct) namespaces. Returns one row for each. Locks nothing.
 create or replace function leasehold_internal.policies_of(p_namespaces text[]) returns setof leasehold.rules
 language plpgsql stable rows 1
@@ -111,7 +125,7 @@ declare
   v_rules leasehold.rules;
 begin
   foreach v_namespace in array p_namespaces loop
-    v_rules := leasehold_internal.policy_of(v_namespace);
+    v_rules := leasehold_internal.granting_rules(v_namespace);
     if v_rules.namespace is not null then
       return next v_rules;
     end if;
@@ -126,10 +140,12 @@ language sql stable
 as $$
   select (o.rules).*
     from (select case when exists (select from leasehold.policy q where q.namespace > '' and q.namespace = any (leasehold_internal.prefixes(p_namespace)))
-                      then leasehold_internal.policy_of(p_namespace)
+                      then leasehold_internal.granting_rules(p_namespace)
                       else row(p_namespace, p.min_duration, p.max_duration, p.grace, p.max_hold, p.dead_after, p.expiry, p.reaper, p.frozen,
                                p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout, p.at_least,
-                               p.capacity, p.end_at_max_hold, p.max_priority, p.ageing)::leasehold.rules end as rules
+                               p.capacity, p.end_at_max_hold, p.max_priority, p.ageing,
+                               case when exists (select from leasehold.spread) then (leasehold_internal.spread_of(p_namespace)).slots end
+                              )::leasehold.rules end as rules
             from leasehold.policy p
            where p.namespace = ''
           offset 0) o

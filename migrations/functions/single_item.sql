@@ -5,12 +5,12 @@
 -- Is there nothing about this acquire that the rules, or its own values, are against? `p_has_room`: one more is within max_leases. To be used in a
 -- query, where it becomes a part of it. Locks nothing.
 create or replace function leasehold_internal.is_plain(
-  p_rules leasehold.rules, p_owner text, p_labels text, p_duration_us bigint, p_wait_us bigint, p_has_room boolean default false)
+  p_rules leasehold.rules, p_key text, p_owner text, p_labels text, p_duration_us bigint, p_wait_us bigint, p_has_room boolean default false)
 returns boolean
 language sql stable
 as $$
-  select not (p_rules).frozen and ((p_rules).max_leases is null or p_has_room) and (p_rules).at_least is null
-         and leasehold_internal.hold_limit(p_rules) is null and p_duration_us >= 100000
+  select not (p_rules).frozen and leasehold_internal.has_key((p_rules).slots, p_key) and ((p_rules).max_leases is null or p_has_room)
+         and (p_rules).at_least is null and leasehold_internal.hold_limit(p_rules) is null and p_duration_us >= 100000
          and leasehold_internal.from_us(p_duration_us) between (p_rules).min_duration and (p_rules).max_duration
          and coalesce(p_wait_us, 0) >= 0 and coalesce(octet_length(p_owner), 0) <= 255
          and (p_labels = '{}' or leasehold_internal.labels_problem(p_labels::jsonb) is null)
@@ -19,7 +19,7 @@ $$;
 -- What is to be known of a namespace, and of an acquire in it, before it gets a place in the queue in few statements; no row where anything is
 -- unusual. To be used in FROM, where it becomes a part of the query. Locks nothing.
 create or replace function leasehold_internal.plain_wait(
-  p_clock timestamptz, p_namespace text, p_owner text, p_labels text, p_duration_us bigint, p_wait_us bigint, p_units integer)
+  p_clock timestamptz, p_namespace text, p_key text, p_owner text, p_labels text, p_duration_us bigint, p_wait_us bigint, p_units integer)
 returns table (life leasehold.life_now, rules leasehold.rules)
 language sql stable
 as $$
@@ -28,7 +28,7 @@ as $$
          r
     from leasehold_internal.life_facts() f, leasehold_internal.rules_of(p_namespace) r
    where f.is_same and r.max_waiters is null
-     and leasehold_internal.is_plain(r, p_owner, p_labels, p_duration_us, p_wait_us)
+     and leasehold_internal.is_plain(r, p_key, p_owner, p_labels, p_duration_us, p_wait_us)
      and (p_units is null or p_units between 1 and coalesce(r.capacity, 1000000))
      and not (exists (select from leasehold.registered_hook) and leasehold_internal.is_hooked(p_namespace, 'acquire'))
   offset 0
@@ -68,7 +68,7 @@ begin
                             x.acquired_at + (i.rules).max_hold) > clock_timestamp(), false) as is_known,
          least(x.heartbeat_at + coalesce((i.rules).dead_after, x.duration * 2 / 3), x.acquired_at + (i.rules).max_hold) as suspected_at
     into v_found
-    from leasehold_internal.plain_wait(p_clock, p_namespace, p_owner, p_labels, p_duration_us, p_wait_us, p_units) i
+    from leasehold_internal.plain_wait(p_clock, p_namespace, p_key, p_owner, p_labels, p_duration_us, p_wait_us, p_units) i
    cross join lateral (
      select x.holders, x.units, x.deadline, x.heartbeat_at, x.duration, x.acquired_at, x.incarnation
        from leasehold.scope x

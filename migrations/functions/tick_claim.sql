@@ -113,6 +113,7 @@ begin
                    ('rejected', 'LH005', 'hook_rejected: ' || v_message, null),
                    ('ended', 'LH006', format('lease_ended: this lease key has held %s before; a new claim takes a new one',
                                              leasehold_internal.scope_name(p_name, leasehold_internal.tick_key(coalesce(v_tick, v_known.at)))), null),
+                   ('elsewhere', 'LH002', 'invalid_argument: key: ' || v_bound, v_bound),
                    ('invalid', 'LH002', 'invalid_argument: lease must be ' || v_bound, v_bound)) as r (outcome, state, message, bound)
      where r.outcome = v_outcome;
 end

@@ -221,7 +221,7 @@ create or replace view leasehold.effective_policy with (security_barrier) as
     from (select p.namespace from leasehold.policy p
            union
           select s.namespace from leasehold.scope s) n
-   cross join lateral leasehold_internal.policies_of(array[n.namespace]) r
+   cross join lateral leasehold_internal.policy_of(n.namespace) r
    cross join lateral leasehold_internal.history_policy_of(n.namespace) h
    where coalesce((n.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
 
@@ -259,7 +259,7 @@ grant select on leasehold.scope, leasehold.share, leasehold.waiter, leasehold.in
 -- A client sees who holds what.
 grant select on leasehold.lease, leasehold.policy to leasehold_client;
 grant execute on function leasehold_internal.life_and_time, leasehold_internal.to_us, leasehold_internal.from_us,
-  leasehold_internal.renewed_for, leasehold_internal.prefixes, leasehold_internal.policies_of, leasehold_internal.policy_of,
+  leasehold_internal.renewed_for, leasehold_internal.prefixes, leasehold_internal.policy_of,
   leasehold_internal.rules_over, leasehold_internal.rules_by_range, leasehold_internal.rules_at, leasehold_internal.expires_at,
   leasehold_internal.is_expired, leasehold_internal.sees_tokens, leasehold_internal.rests_until, leasehold_internal.rest_ends_at,
   leasehold_internal.lease_facts, leasehold_internal.scope_of_share, leasehold_internal.lease_states, leasehold_internal.lease_columns
@@ -267,3 +267,5 @@ grant execute on function leasehold_internal.life_and_time, leasehold_internal.t
 grant execute on function leasehold_internal.policy_columns, leasehold_internal.policy_sources, leasehold_internal.history_policy_of,
   leasehold_internal.hand_over_grace_of
   to leasehold_reader, leasehold_coordinator, leasehold_admin;
+-- Who does not decide has no use for the slots: granted before there were any.
+revoke execute on function leasehold_internal.policies_of from leasehold_client, leasehold_reader, leasehold_coordinator, leasehold_admin;

@@ -36,9 +36,11 @@
 #include "utils/uuid.h"
 
 /* Grows when the SQL functions change what the common path does; leasehold_internal.core_life() has the schema's. */
-#define LH_CORE_CONTRACT 4
+#define LH_CORE_CONTRACT 5
 /* The largest namespace, in bytes. */
 #define LH_CORE_NAMESPACE_MAX 255
+/* A bit for each of the 4,096 slots of keys. */
+#define LH_CORE_SLOT_BYTES 512
 /* The last column of leasehold_internal.acquired, `more`. */
 #define LH_CORE_MORE 8
 /* The columns of leasehold_internal.answer, in their order: what an acquire met, and the lease. */
@@ -125,7 +127,9 @@ struct lh_core_rules {
     bool has_history;
     bool has_acquire_hook, has_heartbeat_hook, has_release_ok_hook, has_release_fail_hook;
     bool has_dead_after;
-    bool may_wait; /* its queues have no limit */
+    bool may_wait;  /* its queues have no limit */
+    bool has_slots; /* if not: this database has all of its keys */
+    uint8 slots[LH_CORE_SLOT_BYTES];
     Interval min_duration, max_duration, grace, dead_after, max_hold;
     int64 grace_us, dead_after_us, max_hold_us;
 };

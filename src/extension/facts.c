@@ -16,7 +16,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-/* Namespaces whose rules are kept, about 400 bytes each; beyond it all are read again. */
+/* Namespaces whose rules are kept, about 900 bytes each; beyond it all are read again. */
 #define RULES_MAX 4096
 /* Pages of leasehold.policy that are worth reading in each call; beyond it SQL does. */
 #define PAGES_MAX 16
@@ -149,6 +149,21 @@ static void read_interval(int number, Interval *interval, int64 *us, bool *is_th
         *us = DatumGetInt64(column(number + 1, NULL));
 }
 
+static void read_slots(int number, struct lh_core_rules *read)
+{
+    bool is_null;
+    Datum value = column(number, &is_null);
+    bytea *slots;
+
+    read->has_slots = !is_null;
+    if (is_null)
+        return;
+    slots = DatumGetByteaPP(value);
+    if (VARSIZE_ANY_EXHDR(slots) != LH_CORE_SLOT_BYTES)
+        elog(ERROR, "leasehold_core: the slots of a namespace have %d bytes", (int)VARSIZE_ANY_EXHDR(slots));
+    memcpy(read->slots, VARDATA_ANY(slots), LH_CORE_SLOT_BYTES);
+}
+
 static void read_rules(struct lh_core_rules *read)
 {
     read->is_known = true;
@@ -166,6 +181,7 @@ static void read_rules(struct lh_core_rules *read)
     read_interval(13, &read->dead_after, &read->dead_after_us, &read->has_dead_after);
     read_interval(15, &read->max_hold, &read->max_hold_us, NULL);
     read->may_wait = DatumGetBool(column(17, NULL));
+    read_slots(18, read);
 }
 
 /* NULL where it cannot be a namespace. What is returned lasts until lh_core_refresh_rules(). */
@@ -174,11 +190,11 @@ const struct lh_core_rules *lh_core_rules(Datum ns)
     static const char sql[] = "select is_plain, is_manual, has_capacity, has_history, has_acquire_hook, "
                               "has_heartbeat_hook, has_release_ok_hook,"
                               " has_release_fail_hook, min_duration, max_duration, grace, grace_us, dead_after, "
-                              "dead_after_us, max_hold, max_hold_us, may_wait"
+                              "dead_after_us, max_hold, max_hold_us, may_wait, slots"
                               " from leasehold_internal.core_rules($1)";
     static const Oid types[] = {BOOLOID,     BOOLOID, BOOLOID,     BOOLOID,     BOOLOID,     BOOLOID,
                                 BOOLOID,     BOOLOID, INTERVALOID, INTERVALOID, INTERVALOID, INT8OID,
-                                INTERVALOID, INT8OID, INTERVALOID, INT8OID,     BOOLOID};
+                                INTERVALOID, INT8OID, INTERVALOID, INT8OID,     BOOLOID,     BYTEAOID};
     char name[LH_CORE_NAMESPACE_MAX + 1] = "";
     text *value = DatumGetTextPP(ns);
     struct lh_core_rules fresh = {.is_known = false}, *found;

@@ -6,8 +6,10 @@
 
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
+#include "mb/pg_wchar.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
@@ -82,6 +84,21 @@ static bool is_between(const Interval *value, const Interval *min, const Interva
            DatumGetBool(DirectFunctionCall2(interval_le, IntervalPGetDatum(value), IntervalPGetDatum(max)));
 }
 
+/* has_key() of migrations/functions/spread.sql. The slot is that of the key in UTF-8. */
+static bool has_key(const struct lh_core_rules *rules, Datum key)
+{
+    const unsigned char *hash;
+    unsigned slot;
+
+    if (!rules->has_slots)
+        return true;
+    if (GetDatabaseEncoding() != PG_UTF8)
+        return false;
+    hash = (const unsigned char *)VARDATA_ANY(DatumGetByteaPP(DirectFunctionCall1(sha256_bytea, key)));
+    slot = (unsigned)hash[0] << 4 | hash[1] >> 4;
+    return (rules->slots[slot / 8] >> slot % 8 & 1) != 0;
+}
+
 bool lh_core_wish(const struct lh_core_wishes *wishes, int item, struct lh_core_wish *wish)
 {
     int64 us;
@@ -91,7 +108,8 @@ bool lh_core_wish(const struct lh_core_wishes *wishes, int item, struct lh_core_
         !is_null(&wishes->units, item))
         return false;
     wish->rules = lh_core_rules(wishes->ns.values[item]);
-    if (wish->rules == NULL || !wish->rules->is_plain || wish->rules->has_acquire_hook)
+    if (wish->rules == NULL || !wish->rules->is_plain || wish->rules->has_acquire_hook ||
+        !has_key(wish->rules, wishes->key.values[item]))
         return false;
     us = DatumGetInt64(wishes->duration.values[item]);
     wish->duration = (Interval){.time = us};

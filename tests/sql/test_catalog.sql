@@ -1,7 +1,7 @@
 -- The schema itself: what exists under which name, and that it is documented and closed.
 select no_plan();
 select has_table('leasehold', name, 'table ' || name) from unnest(array['scope', 'share', 'waiter', 'coordinator', 'policy', 'incarnation', 'migration', 'watch', 'event', 'history', 'access_rule', 'access_token', 'access_state',
-  'audit', 'keeping', 'schedule', 'tick', 'tick_slot']) name;
+  'audit', 'keeping', 'schedule', 'tick', 'tick_slot', 'spread']) name;
 select has_view('leasehold', name, 'view ' || name) from unnest(array['lease', 'queue', 'lease_summary', 'effective_policy', 'schedule_status', 'missed_tick', 'hand_over_request']) name;
 select has_function('leasehold_internal', name, 'function ' || name)
   from unnest(array['acquire_items', 'acquire_batch', 'heartbeat_batch', 'release_batch', 'leave_batch', 'pass_on', 'coordinator_register', 'coordinator_tick',
@@ -66,7 +66,7 @@ select is((select array_agg(p.proname::text order by p.proname::text collate "C"
               and not exists (select from pg_proc c where c.proname = p.proname and c.prolang = (select l.oid from pg_language l where l.lanname = 'c'))
               and ('search_path=pg_catalog, pg_temp' = any (p.proconfig)) is not true
               and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <> p.proowner)),
-          array['expires_at', 'from_us', 'hand_over_grace_of', 'history_policy_of', 'hook_function', 'hook_name', 'is_expired', 'lease_columns', 'lease_facts', 'lease_states', 'oldest_transaction', 'policies_of', 'policy_columns',
+          array['expires_at', 'from_us', 'hand_over_grace_of', 'history_policy_of', 'hook_function', 'hook_name', 'is_expired', 'lease_columns', 'lease_facts', 'lease_states', 'oldest_transaction', 'policy_columns',
                 'policy_of', 'policy_sources', 'prefixes', 'relax_commit', 'renewed_for', 'rest_ends_at', 'rests_until', 'rules_at',
                 'rules_by_range', 'rules_over', 'runs_hooks', 'scope_of_share', 'to_us'],
           'a function without a search_path of its own is callable by its owner alone, but for these');
@@ -75,7 +75,7 @@ select is((select array_agg(c.relname::text) from pg_class c where c.relnamespac
           'every table, view and sequence of its own is commented');
 select is((select array_agg(a.attrelid::regclass || '.' || a.attname) from pg_attribute a join pg_class c on c.oid = a.attrelid
             where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'share', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event', 'registered_hook', 'hook', 'reap_failure', 'lease_event', 'history', 'lease_summary', 'access_rule', 'access_token', 'audit', 'keeping', 'schedule', 'tick', 'tick_slot',
-              'schedule_status', 'missed_tick', 'hand_over', 'hand_over_request', 'life_source') and c.relkind in ('r', 'v', 'p')
+              'schedule_status', 'missed_tick', 'hand_over', 'hand_over_request', 'life_source', 'spread') and c.relkind in ('r', 'v', 'p')
               and a.attnum > 0 and not a.attisdropped and col_description(c.oid, a.attnum) is null), null, 'every column that people read is commented');
 select is((select array_agg(c.oid::regclass::text) from pg_class c where c.relnamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) and c.relkind in ('r', 'p') and c.relpersistence = 'p'
               and c.relreplident not in ('f', 'i') and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)), null,
