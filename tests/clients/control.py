@@ -11,8 +11,10 @@
     POST /secure                   {}                                               {"target", "ca", ...}: a SecureDaemon (secure.py)
     POST /daemon/signal, /kill, /start   {"id", "signal"}; id 0 is the first daemon
     POST /proxy                    {"id": of the daemon}                            {"id", "target"}: a FlakyProxy before it
-    POST /proxy/set                {"id", "decide": [actions, the last for ever | "cycle"], "frozen", "refusing", "http"}
-    POST /proxy/cut, /proxy/state  {"id"}                                           {"connections", "actions", "requests", "messages_sent"}
+    POST /proxy/set                {"id", "decide", "decide_request": [actions, the last for ever | "cycle"], "frozen", "refusing", "http"}
+    POST /proxy/cut                {"id"}
+    POST /proxy/let_requests_go    {"id"}
+    POST /proxy/state              {"id"}                                           {"connections", "actions", "requests", "messages_sent", "replies", "held"}
 
 Each of grpc, sql and pooler has a database of its own. That of "grpc" has a daemon, that of "pooler" PgBouncer in transaction mode.
 """
@@ -126,10 +128,10 @@ class Control:
 
     def proxy_set(self, ask):
         proxy = self.proxies[ask["id"]]
-        if "decide" in ask:
-            actions = [tuple(action) if isinstance(action, list) else action for action in ask["decide"]]
+        for name in {"decide", "decide_request"} & set(ask):
+            actions = [tuple(action) if isinstance(action, list) else action for action in ask[name]]
             ever = itertools.cycle(actions[:-1]) if actions[-1] == "cycle" else itertools.chain(actions, itertools.repeat(actions[-1]))
-            proxy.decide = lambda: next(ever)
+            setattr(proxy, name, ever.__next__)
         if "frozen" in ask:
             if ask["frozen"]:
                 proxy.is_frozen = True
@@ -141,10 +143,13 @@ class Control:
     def proxy_cut(self, ask):
         self.proxies[ask["id"]].cut_all()
 
+    def proxy_let_requests_go(self, ask):
+        self.proxies[ask["id"]].let_requests_go()
+
     def proxy_state(self, ask):
         proxy = self.proxies[ask["id"]]
         return {"connections": len(proxy.connections), "actions": dict(proxy.actions), "requests": proxy.requests,
-                "messages_sent": proxy.messages_sent}
+                "messages_sent": proxy.messages_sent, "replies": proxy.replies, "held": proxy.held}
 
     def __enter__(self):
         control, lock = self, threading.Lock()

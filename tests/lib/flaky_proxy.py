@@ -17,9 +17,10 @@ It knows as much of HTTP/2 (RFC 9113) as it takes to act on whole replies: frame
 With `is_http` it is an HTTP/2 proxy: it answers the server's PINGs itself, whatever became of the client, and says in each request that
 it is there. `messages_sent` counts what clients have sent.
 
-`decide_request` is asked for each request on its way to the server: pass, or cut: the server never sees it. Header blocks
-can be dropped without confusing those that follow: the client's SETTINGS are rewritten so that the server uses no dynamic
-table (RFC 7541, section 4.2).
+`decide_request` is asked for each request on its way to the server: pass, cut (the server never sees it), or hold: its message waits for
+let_requests_go(), a cancellation of it is swallowed, and its reply goes nowhere. `held` counts messages that wait, `replies` those that the
+server has sent. Header blocks can be dropped without confusing those that follow: the client's SETTINGS are rewritten so that the server uses
+no dynamic table (RFC 7541, section 4.2).
 """
 import asyncio
 import collections
@@ -78,6 +79,7 @@ class Connection:
         self.messages = collections.Counter()  # stream: DATA frames so far
         self.held = collections.defaultdict(list)  # stream: frames that wait for their delay
         self.twice = collections.defaultdict(list)  # stream: the frames of a reply that is to come again
+        self.late = {}  # stream: the DATA frames of a request that is held
         self.is_stopped = False
 
     async def run(self):
@@ -122,12 +124,19 @@ class Connection:
                     frame = resized(body, frame)
                 if kind_of(frame) == HEADERS:
                     self.proxy.requests += 1
-                    if self.proxy.say(self.proxy.decide_request) == "cut":
+                    action = self.proxy.say(self.proxy.decide_request)
+                    if action == "cut":
                         self.reset()
                         return
+                    if action == "hold":
+                        self.late[stream_of(frame)] = []
+                        self.actions[stream_of(frame)] = "drop"
                     if self.proxy.is_http:
                         frame = resized(frame[9:] + MARK, frame)
                 self.proxy.messages_sent += kind_of(frame) == DATA and len(frame) > 9
+                if stream_of(frame) in self.late and kind_of(frame) in (DATA, RST_STREAM):
+                    self.late[stream_of(frame)] += [frame] * (kind_of(frame) == DATA)
+                    continue
                 writer.write(frame)
             await writer.drain()
 
@@ -154,6 +163,7 @@ class Connection:
             self.client[1].write(frame)
             return True
         if stream not in self.actions:
+            self.proxy.replies += 1
             self.actions[stream] = self.proxy.say(self.proxy.decide)
         if kind == DATA and len(frame) > 9:
             self.messages[stream] += 1
@@ -194,6 +204,11 @@ class Connection:
             for again in self.twice.pop(stream):
                 self.client[1].write(again)
 
+    def let_requests_go(self):
+        for frames in self.late.values():
+            while frames:
+                self.server[1].write(frames.pop(0))
+
     def let_go(self, stream):
         frames = self.held.pop(stream, ())
         self.actions[stream] = "pass"
@@ -213,7 +228,7 @@ class FlakyProxy:
         self.is_frozen = False  # nothing passes, connections are accepted and stay open
         self.is_refusing = False  # whoever connects is reset
         self.is_http = False
-        self.requests = self.messages_sent = 0
+        self.requests = self.messages_sent = self.replies = 0
         self.actions = collections.Counter()
         self.connections = set()
         self.loop = asyncio.new_event_loop()
@@ -235,6 +250,10 @@ class FlakyProxy:
     @property
     def target(self):
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def held(self):
+        return sum(len(frames) for connection in list(self.connections) for frames in list(connection.late.values()))
 
     def say(self, decide):
         action = decide()
@@ -267,6 +286,13 @@ class FlakyProxy:
                 connection.reset()
 
         self.loop.call_soon_threadsafe(cut)
+
+    def let_requests_go(self):
+        def let_go():
+            for connection in self.connections:
+                connection.let_requests_go()
+
+        self.loop.call_soon_threadsafe(let_go)
 
     def thaw(self):
         """What was stopped or frozen goes on."""

@@ -201,6 +201,21 @@ def grant_after_giving_up_is_released(place):
     wait_until(lambda: place.row(key, "state") == "free")
 
 
+def late_request_is_given_back(place):
+    key, proxy = fresh(), place.proxy()
+    client = place.client(proxy.target)
+    first = client.lease(NAMESPACE, key).acquire()  # connects
+    token = first.token
+    first.release()
+    actions, replies = itertools.chain(["hold"], itertools.repeat("pass")), proxy.replies
+    proxy.decide_request = lambda: next(actions)
+    client.give_up(client.lease(NAMESPACE, key, duration=LONG), lambda: proxy.held)
+    wait_until(lambda: proxy.replies > replies, 60, "the answer to the release of what is not granted yet")
+    proxy.let_requests_go()
+    wait_until(lambda: int(place.row(key, "token")) > token, 60, "the late grant")
+    wait_until(lambda: place.row(key, "state") == "free")
+
+
 def grant_taken_back_is_acquired_anew(place):
     key, proxy = fresh(), place.proxy()
     proxy.decide = lambda: "drop"
