@@ -18,7 +18,6 @@ const { Tick } = require('./ticks.js');
 const { clock, sleep } = require('./time.js');
 const { acquireIn } = require('./transaction.js');
 
-const GIVE_UP_AGAIN_MS = 200;
 const WATCH_AGAIN_MS = 300; // after it broke
 const FLUSH_MS = 1000; // how long close() waits for what is being given up
 
@@ -275,25 +274,14 @@ class Client {
     }
   }
 
-  /** Sees to it that what was granted unheard is released: once the request is over, for as long as a lease would live. */
+  /** Sees to it that what was granted unheard is released, once the request is over. */
   #giveUp({ durationMs, ...request }, asked) {
     return this.#background(async () => {
       await asked.then(({ tie, claimed }) => {
         tie?.close();
         if (claimed) request.key = claimed.key;
       }, () => {});
-      const refs = new Set(refsOf(request));
-      for (const until = clock() + durationMs; clock() < until; await sleep(GIVE_UP_AGAIN_MS, this.#closing.signal, true)) {
-        try {
-          for (const ref of refs) {
-            await this._transport.giveUp(ref, this.#renewer.patienceMs).catch(unlessUnavailable); // one that has ended is no reason to keep the others
-            refs.delete(ref);
-          }
-          return;
-        } catch {
-          if (this.#closing.signal.aborted) return;
-        }
-      }
+      await this.#renewer.givenUp.add(refsOf({ ...request, durationMs }), durationMs);
     });
   }
 
@@ -341,8 +329,8 @@ class Client {
     this.#closing.abort();
     await new Promise(setImmediate); // acquires that wait now give up
     const enough = new AbortController();
-    const flushed = this.#renewer.releaser.close(FLUSH_MS);
-    await Promise.race([Promise.allSettled([flushed, ...this.#tasks]), sleep(FLUSH_MS, enough.signal)]);
+    const flushed = [this.#renewer.releaser.close(FLUSH_MS), this.#renewer.givenUp.close()];
+    await Promise.race([Promise.allSettled([...flushed, ...this.#tasks]), sleep(FLUSH_MS, enough.signal)]);
     enough.abort();
     await this._transport.close();
     await Promise.allSettled(this.#tasks);
@@ -360,10 +348,6 @@ function warner(warn) {
 /** Calls it, now; onError(error, ...its arguments), also for a promise that it returns. */
 function harmless(listener, onError) {
   return (...news) => void new Promise((resolve) => resolve(listener(...news))).catch((error) => onError(error, ...news));
-}
-
-function unlessUnavailable(error) {
-  if (error instanceof UnavailableError) throw error;
 }
 
 function unlessAborted(promise, signal) {

@@ -239,10 +239,6 @@ class GrpcTransport {
     if (error) throw error;
   }
 
-  giveUp(ref, timeoutMs) {
-    return this.release(ref, { isFailed: true, value: 'the caller gave up before it heard of the grant' }, timeoutMs);
-  }
-
   async explain({ namespace, key }, timeoutMs) {
     const found = await this.#unary('Explain', { namespace, key }, { scope: scopeOf({ namespace, key }) }, timeoutMs);
     const isHeld = ['held', 'shared'].includes(found.state);

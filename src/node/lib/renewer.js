@@ -1,6 +1,7 @@
 'use strict';
 
 const { UnavailableError } = require('./errors.js');
+const { GivenUp } = require('./given_up.js');
 const { Releaser } = require('./releaser.js');
 const { combined } = require('./scopes.js');
 const { apart } = require('./telemetry.js');
@@ -22,6 +23,7 @@ class Renewer {
     this.warn = warn;
     this.retries = retries;
     this.releaser = new Releaser(transport, patienceMs, warn);
+    this.givenUp = new GivenUp(transport, patienceMs);
   }
 
   get leases() {

@@ -51,6 +51,10 @@ const REQUEST = `(extract(epoch from asked_at) * 1000)::text as asked_at, asked_
 const ASKED = `select lease_key::text, ${REQUEST} from leasehold.asked($1::text[]::uuid[])`;
 const ASK = `select ${REQUEST}, refusal, owner, token::text from leasehold.ask_hand_over($1::text, $2::text, $3::text::uuid, $4::text)`;
 
+const LEAVE_QUEUE = `
+select leasehold.leave_queue(u.namespace, u.key, u.lease_key)
+  from unnest($1::text[], $2::text[], $3::text[]::uuid[]) as u (namespace, key, lease_key)`;
+
 const RELEASE = {
   released: 'select leasehold.release_ok($1::text, $2::text, $3::text::uuid, nullif($4::text, $$$$)::jsonb)::text as done',
   failed: 'select leasehold.release_fail($1::text, $2::text, $3::text::uuid, $4::text)::text as done',
@@ -276,19 +280,18 @@ class SqlTransport {
     try {
       return await some(items);
     } catch (error) {
-      if (items.length === 1) return answerOf(error);
+      if (items.length === 1 || error.reason === 'DATABASE_UNAVAILABLE') return items.flatMap(() => answerOf(error));
     }
     const answers = [];
     for (const item of items) answers.push(...(await some([item]).catch(answerOf)));
     return answers;
   }
 
-  giveUp(ref, timeoutMs) {
-    return this.#with(async (session) => {
-      const place = [ref.namespace, ref.key, ref.leaseKey];
-      await session.query('select leasehold.leave_queue($1::text, $2::text, $3::text::uuid)', place, timeoutMs);
-      const why = 'the caller gave up before it heard of the grant';
-      await session.query('select leasehold.release_fail($1::text, $2::text, $3::text::uuid, $4::text)', [...place, why], timeoutMs);
+  /** A place that the database keeps all the same is free soon: nobody asks for it again. */
+  leaveQueue(refs, timeoutMs) {
+    const columns = ['namespace', 'key', 'leaseKey'].map((name) => refs.map((ref) => ref[name]));
+    return this.#with((session) => session.query(LEAVE_QUEUE, columns, timeoutMs)).catch((error) => {
+      if (error instanceof UnavailableError) throw error;
     });
   }
 

@@ -80,7 +80,7 @@ async function releaseIn(client, lease, renewer, outcome, work) {
     if (found.reason === null) Object.assign(lease, { _deadline: found.deadline, _isFinal: found.isFinal, _next: clock() });
     else lease._lose(found.reason === 'unknown' ? 'unreachable' : found.reason);
     if (found.reason !== 'unknown') throw error;
-    renewer.transport.giveUp(lease._ref, renewer.patienceMs).catch(() => {}); // it ends by its deadline
+    renewer.givenUp.add([lease._ref], lease.durationMs);
     throw unknownOutcome(lease, error, 'counts as lost');
   };
   try {

@@ -3,7 +3,13 @@
 // The cases about callers that give up.
 
 const assert = require('node:assert/strict');
+const leasehold = require('leasehold-client');
 const { LONG_MS, wait } = require('./site.js');
+
+async function givenBack(site, first) {
+  await wait('the late grant', async () => BigInt(await site.row('token')) > first.token);
+  await wait('its release', async () => (await site.row('state')) === 'free');
+}
 
 module.exports = {
   async cancelled_wait_leaves_the_queue(site) {
@@ -31,6 +37,33 @@ module.exports = {
     await outcome;
     await (site.on === 'grpc' ? proxy.decide('pass') : proxy.freeze(false));
     await wait('the release', async () => (await site.row('state')) === 'free');
+  },
+  async late_request_is_given_back(site) {
+    const proxy = await site.proxy();
+    const client = site.client(proxy.target);
+    const first = await site.acquire(client);
+    await first.release(); // connects
+    const { replies } = await proxy.state();
+    await proxy.decideRequest('hold', 'pass');
+    const stop = new AbortController();
+    const outcome = assert.rejects(site.acquire(client, { durationMs: LONG_MS, signal: stop.signal }), { name: 'AbortError' });
+    await wait('the request', async () => (await proxy.state()).held > 0);
+    stop.abort();
+    await outcome;
+    await wait('the answer to its release', async () => (await proxy.state()).replies > replies);
+    await proxy.letRequestsGo();
+    await givenBack(site, first);
+  },
+  async late_statement_is_given_back(site) {
+    const proxy = await site.proxy();
+    const client = site.client(proxy.target, { patienceMs: 2000, strategy: leasehold.failFast });
+    const first = await site.acquire(client);
+    await first.release(); // connects
+    const { letGo, hasAnswered } = proxy.hold(/from leasehold\.acquire\(/);
+    await assert.rejects(site.acquire(client, { durationMs: LONG_MS }), leasehold.UnavailableError);
+    await wait('the answer to its release', () => hasAnswered('release_fail'));
+    letGo();
+    await givenBack(site, first);
   },
   async grant_taken_back_is_acquired_anew(site) {
     const proxy = await site.proxy();

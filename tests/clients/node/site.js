@@ -123,6 +123,8 @@ class Site {
     return {
       target,
       decide: (...actions) => ask('proxy/set', { id, decide: actions }),
+      decideRequest: (...actions) => ask('proxy/set', { id, decide_request: actions }),
+      letRequestsGo: () => ask('proxy/let_requests_go', { id }),
       freeze: (frozen) => ask('proxy/set', { id, frozen }),
       actAsHttp: () => ask('proxy/set', { id, http: true }),
       refuse: (refusing) => ask('proxy/set', { id, refusing }),
@@ -161,20 +163,29 @@ class Site {
     await wait('two renewals', async () => (await this.beats()) >= beats + 2);
   }
 
-  /** While it is frozen, answers of the database do not pass. */
+  /** While it is frozen, answers of the database do not pass. hold(): a statement waits for letGo(), though its connection ends; the others pass. */
   async #pipe() {
     const sockets = new Set();
     const held = new Set();
     let isFrozen = false;
+    let late = null; // { statement, database, data, answered: what was said and answered on other connections }
     const server = net.createServer((client) => {
       const database = net.connect(this.port, '127.0.0.1');
+      const said = [];
       for (const [from, to] of [[client, database], [database, client]]) {
         sockets.add(from);
         from.on('error', () => {});
-        from.on('close', () => { sockets.delete(from); held.delete(from); to.destroy(); });
+        from.on('close', () => { sockets.delete(from); held.delete(from); if (late?.database !== to) to.destroy(); });
       }
-      client.on('data', (data) => database.write(data));
+      client.on('data', (data) => {
+        said.push(data);
+        if (late && !late.database && late.statement.test(data)) late.database = database;
+        if (late?.database === database) late.data.push(data);
+        else database.write(data);
+      });
       database.on('data', (data) => {
+        const answered = said.splice(0);
+        if (late && late.database !== database) late.answered.push(...answered);
         client.write(data);
       });
       held.add(database);
@@ -189,7 +200,11 @@ class Site {
       isFrozen = frozen;
       for (const socket of held) frozen ? socket.pause() : socket.resume();
     };
-    return { target: { ...this.config, host: '127.0.0.1', port: server.address().port }, freeze };
+    const hold = (statement) => {
+      late = { statement, database: null, data: [], answered: [] };
+      return { hasAnswered: (words) => late.answered.some((data) => data.includes(words)), letGo: () => late.database.end(Buffer.concat(late.data)) };
+    };
+    return { target: { ...this.config, host: '127.0.0.1', port: server.address().port }, freeze, hold };
   }
 
   async daemon() {
