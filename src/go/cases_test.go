@@ -139,6 +139,8 @@ var cases = []testCase{
 			s.Fatal(s.row("last_outcome, ended_at"))
 		}
 	}},
+	{"late_request_is_given_back", "grpc", lateRequestIsGivenBack},
+	{"late_statement_is_given_back", "sql", lateStatementIsGivenBack},
 	{"grant_taken_back_is_acquired_anew", "grpc", func(s *site) {
 		p := s.flaky(0)
 		p.decide("drop")

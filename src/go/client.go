@@ -49,9 +49,6 @@ type beat struct {
 	asked     *HandOver // nil: it is not
 }
 
-// unheard is the failure of what was granted after its caller had gone.
-const unheard = "the caller gave up before it heard of the grant"
-
 // transport is a way to the coordinator. Each call is one try; *UnavailableError says that another may succeed.
 type transport interface {
 	// acquire waits for at most `wait`, and tells r.queued() who is ahead. When it fails, it may have been granted all the same.
@@ -65,8 +62,8 @@ type transport interface {
 	downgrade(ctx context.Context, it ref, units int) (grant, error)
 	// release has an answer for each: nil, *LostError, *DeniedError or *UnavailableError.
 	release(ctx context.Context, items []ending) []error
-	// giveUp ends what an acquire that failed may have left: a place in the queue, or a grant.
-	giveUp(ctx context.Context, it ref) error
+	// giveUp ends what acquires that failed may have left: a place in the queue, or a grant. The answers are those of a release.
+	giveUp(ctx context.Context, refs []ref) []error
 	holder(ctx context.Context, namespace, key string) (*Holder, error)
 	explain(ctx context.Context, namespace, key string) (*Explanation, error)
 	askHandOver(ctx context.Context, namespace, key, reason string) ([]HandOver, error)
@@ -90,6 +87,7 @@ type Client struct {
 	asks     bool          // a renewal is in flight
 	closed   bool
 	releases releases
+	givenUp  givenUp
 }
 
 func newClient(t transport, s settings) *Client {
@@ -238,29 +236,6 @@ func (r request) unheard() []ref {
 		return nil
 	}
 	return r.refs()
-}
-
-// giveUp sees to it that what was granted unheard is released. The channel is closed when that is over.
-func (c *Client) giveUp(refs []ref) <-chan struct{} {
-	over := make(chan struct{})
-	if len(refs) == 0 || !c.start(func() {
-		defer close(over)
-		for until := clock() + refs[0].duration; clock() < until && c.ctx.Err() == nil; pause(c.ctx, 200*time.Millisecond) {
-			ctx, cancel := context.WithTimeout(c.ctx, c.settings.patience)
-			var err error
-			for _, it := range refs {
-				err = errors.Join(err, c.t.giveUp(ctx, it))
-			}
-			cancel()
-			var unavailable *UnavailableError
-			if !errors.As(err, &unavailable) {
-				return
-			}
-		}
-	}) {
-		close(over)
-	}
-	return over
 }
 
 // Do runs work under a lease. The work's context ends when ctx does, or the lease is lost; then Do returns *[LostError] as soon as the work

@@ -313,8 +313,8 @@ func released(it ref, result *pb.ReleaseResult) error {
 	return &UnavailableError{Err: errors.New(result.GetMessage()), Reason: RetryOutcomeRetry}
 }
 
-func (t *rpc) giveUp(ctx context.Context, it ref) error {
-	return t.release(ctx, []ending{{it, outcome{failed: true, value: unheard}}})[0]
+func (t *rpc) giveUp(ctx context.Context, refs []ref) []error {
+	return t.release(ctx, unheardEndings(refs))
 }
 
 func (t *rpc) holder(ctx context.Context, namespace, key string) (*Holder, error) {

@@ -220,11 +220,15 @@ func (p *flaky) freeze(on bool)  { ask(p.s, "proxy/set", object{"id": p.ID, "fro
 func (p *flaky) actAsHTTP()      { ask(p.s, "proxy/set", object{"id": p.ID, "http": true}, nil) }
 func (p *flaky) cut()            { ask(p.s, "proxy/cut", object{"id": p.ID}, nil) }
 func (p *flaky) state() (state struct {
-	Requests int
-	Sent     int `json:"messages_sent"`
+	Requests, Replies, Held int
+	Sent                    int `json:"messages_sent"`
 }) {
 	ask(p.s, "proxy/state", object{"id": p.ID}, &state)
 	return state
+}
+func (p *flaky) letRequestsGo() { ask(p.s, "proxy/let_requests_go", object{"id": p.ID}, nil) }
+func (p *flaky) decideRequest(actions ...any) {
+	ask(p.s, "proxy/set", object{"id": p.ID, "decide_request": actions}, nil)
 }
 func (p *flaky) decide(actions ...any) {
 	ask(p.s, "proxy/set", object{"id": p.ID, "decide": actions}, nil)
@@ -238,7 +242,11 @@ type pipe struct {
 	goes     *sync.Cond
 	frozen   bool
 	said     bytes.Buffer // by clients
+	answered bytes.Buffer // of that
 	conns    []net.Conn
+	held     string   // a statement with this is late
+	late     net.Conn // its connection to the server
+	lateData []byte
 }
 
 func (s *site) pipe() *pipe {
@@ -260,11 +268,18 @@ func (s *site) pipe() *pipe {
 			p.mu.Lock()
 			p.conns = append(p.conns, client, server)
 			p.mu.Unlock()
-			go p.copy(server, client, func(data []byte) { p.said.Write(data) })
-			go p.copy(client, server, func([]byte) {
+			var asked bytes.Buffer
+			go p.copy(server, client, func(data []byte) bool {
+				p.said.Write(data)
+				asked.Write(data)
+				return !p.isLate(server, data)
+			})
+			go p.copy(client, server, func([]byte) bool {
 				for p.frozen {
 					p.goes.Wait()
 				}
+				asked.WriteTo(&p.answered)
+				return true
 			})
 		}
 	}()
@@ -280,8 +295,15 @@ func (s *site) pipe() *pipe {
 	return p
 }
 
-func (p *pipe) copy(to, from net.Conn, look func([]byte)) {
-	defer to.Close()
+// copy passes on what `look` says.
+func (p *pipe) copy(to, from net.Conn, look func([]byte) bool) {
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.late != to {
+			to.Close()
+		}
+	}()
 	buffer := make([]byte, 65536)
 	for {
 		n, err := from.Read(buffer)
@@ -289,12 +311,47 @@ func (p *pipe) copy(to, from net.Conn, look func([]byte)) {
 			return
 		}
 		p.mu.Lock()
-		look(buffer[:n])
+		passes := look(buffer[:n])
 		p.mu.Unlock()
+		if !passes {
+			continue
+		}
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
 	}
+}
+
+// hold has the next statement with these words wait for letGo, though its connection ends; the others pass.
+func (p *pipe) hold(words string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = words
+	p.answered.Reset()
+}
+
+func (p *pipe) isLate(server net.Conn, data []byte) bool {
+	if p.held != "" && p.late == nil && bytes.Contains(data, []byte(p.held)) {
+		p.late = server
+	}
+	if p.late != server {
+		return false
+	}
+	p.lateData = append(p.lateData, data...)
+	return true
+}
+
+func (p *pipe) letGo() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, err := p.late.Write(p.lateData)
+	must(p.s, err)
+}
+
+func (p *pipe) hasAnswered(words string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return bytes.Contains(p.answered.Bytes(), []byte(words))
 }
 
 func (p *pipe) address() string {

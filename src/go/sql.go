@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -574,18 +575,19 @@ func (d *direct) undo(s *session, it ref) error {
 	if err := d.leave(s, it); err != nil {
 		return err
 	}
-	var was bool
-	_, err := d.row(s, it, []any{&was}, outcome{failed: true}.statement(), it.namespace, it.key, it.leaseKey, unheard)
-	return err
+	return d.releaseAll(s, unheardEndings([]ref{it}), 0)[0]
 }
 
-func (d *direct) giveUp(ctx context.Context, it ref) error {
+func (d *direct) giveUp(ctx context.Context, refs []ref) []error {
 	s, err := d.get(ctx)
 	if err != nil {
-		return err
+		return slices.Repeat([]error{err}, len(refs))
 	}
 	defer d.put(s)
-	return d.undo(s, it)
+	for _, it := range refs {
+		_ = d.leave(s, it) // a place that stays is free soon: nobody asks for it again
+	}
+	return d.releaseAll(s, unheardEndings(refs), 200*time.Millisecond)
 }
 
 // heartbeat renews all in one transaction, and one by one if that fails for one of them.
@@ -684,11 +686,7 @@ func (d *direct) reason(s *session, it ref) Reason {
 func (d *direct) release(ctx context.Context, items []ending) []error {
 	s, err := d.get(ctx)
 	if err != nil {
-		errs := make([]error, len(items))
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(items))
 	}
 	defer d.put(s)
 	if len(items) == 1 { // it waits for somebody who keeps the row locked
