@@ -10,21 +10,20 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
 use crate::change::Teller;
 use crate::clock::now;
 use crate::error::{Error, Reason};
+use crate::given_up::MOST_DOUBTED;
 use crate::lease::{Cell, Lease};
-use crate::release::{Outcome, Releases};
-use crate::request::{FOREVER, LeaseBuilder, Ref, Request};
+use crate::release::Releases;
+use crate::request::{FOREVER, LeaseBuilder, Request};
 use crate::retry::{RetryStep, Retrying, Strategy};
 use crate::transport::{Beat, Grant, Transport};
 
 const MOST_IN_REQUEST: usize = 10_000; // leases
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
-pub(crate) const UNHEARD: &str = "the caller gave up before it heard of the grant";
 
 pub(crate) struct Settings {
     pub patience: Duration,
@@ -75,6 +74,8 @@ pub(crate) struct Core {
     kick: Notify,
     closing: watch::Sender<bool>,
     ended: watch::Sender<bool>,
+    /// One for each lease that may be granted to nobody.
+    pub doubts: Arc<Semaphore>,
 }
 
 pub(crate) struct State {
@@ -118,6 +119,7 @@ impl Client {
             kick: Notify::new(),
             closing: watch::Sender::new(false),
             ended: watch::Sender::new(false),
+            doubts: Arc::new(Semaphore::new(MOST_DOUBTED)),
         });
         let its = core.clone();
         std::thread::Builder::new()
@@ -344,7 +346,7 @@ impl Core {
                 // The daemon granted it, saw the connection break, and took the lease back; or one of several has ended.
                 is_repeated = false;
                 if !request.scopes.is_empty() {
-                    let others = self.give_up_later(request); // they are in the way
+                    let others = self.abandon(request.refs(), request.duration); // they are in the way
                     let _ = tokio::time::timeout(self.settings.patience, others).await;
                 }
                 request.scope.lease_key = new_uuid();
@@ -352,38 +354,13 @@ impl Core {
             }
             let left = if until == FOREVER { FOREVER } else { until.saturating_sub(now()) };
             if !(error.is_unavailable() && left.is_zero()) && retrying.again(&error, left).await {
-                is_repeated = true; // the same lease key makes it the same acquisition, with its old place in the queue
+                is_repeated |= error.is_unavailable(); // the same lease key makes it the same acquisition, with its old place in the queue
                 continue;
             }
-            if error.is_unavailable() {
-                self.give_up_later(request);
+            if is_repeated || error.is_unavailable() {
+                self.abandon(request.refs(), request.duration); // a request may be on its way yet
             }
             return Err(error);
-        }
-    }
-
-    fn give_up_later(self: &Arc<Self>, request: &Request) -> JoinHandle<()> {
-        self.abandon(request.refs(), request.duration)
-    }
-
-    /// Gives up later.
-    pub fn abandon(self: &Arc<Self>, refs: Vec<Ref>, duration: Duration) -> JoinHandle<()> {
-        let core = self.clone();
-        self.handle.spawn(async move { core.give_up(refs, duration).await })
-    }
-
-    /// Sees to it that what was granted unheard is released, and leaves the queue.
-    async fn give_up(&self, refs: Vec<Ref>, duration: Duration) {
-        if refs[0].lease_key.is_empty() || refs[0].key.is_empty() {
-            return; // it was never sent; or nobody knows which tick was claimed: that is left to expire
-        }
-        let until = now() + duration;
-        while now() < until && !self.is_closing() {
-            let gone = self.transport.give_up(&refs, Outcome::failure(UNHEARD), self.settings.patience);
-            if !matches!(gone.await, Err(error) if error.is_unavailable()) {
-                return;
-            }
-            tokio::time::sleep(2 * RETRY_AFTER).await;
         }
     }
 }

@@ -11,6 +11,7 @@ mod deadline;
 mod declared;
 mod error;
 mod explain;
+mod given_up;
 mod hand_over;
 mod hold;
 mod lease;

@@ -14,7 +14,6 @@ use crate::connect::Bearer;
 use crate::error::{Error, InvalidArgument, Lost, Reason, RetryReason};
 use crate::hand_over::HandOver;
 use crate::hold::{Holding, Said};
-use crate::release::Outcome;
 use crate::request::{FOREVER, Ref, Request};
 use crate::status::from_status;
 use crate::ticks::Claimed;
@@ -275,11 +274,9 @@ impl Rpc {
         }
     }
 
-    /// Ends what an acquire may have left: a place in the queue, or a grant.
-    pub async fn give_up(&self, refs: &[Ref], outcome: Outcome, patience: Duration) -> Result<(), Error> {
-        let items: Vec<_> = refs.iter().map(|scope| Ending { scope: scope.clone(), outcome: outcome.clone() }).collect();
-        let answers = self.release(&items, patience).await;
-        answers.into_iter().find(|answer| answer.as_ref().is_err_and(Error::is_unavailable)).unwrap_or(Ok(()))
+    /// Ends what acquires may have left: places in the queue, and grants.
+    pub async fn give_up(&self, refs: &[Ref], patience: Duration) -> Vec<Result<(), Error>> {
+        self.release(&Ending::unheard(refs), patience).await
     }
 }
 

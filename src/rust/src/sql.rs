@@ -1,6 +1,7 @@
 //! PostgreSQL, without a daemon. Renewals have a connection of their own, and so has each request that acquires or releases, for as long as it
-//! lasts; two of these are kept for the next. A request that waits has a place in the queue, and hears by LISTEN when to look; behind a pooler
-//! that gives each transaction another session it polls.
+//! lasts; two of these are kept for the next.
+
+mod queue;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,20 +16,12 @@ use crate::clock::now;
 use crate::error::{Error, Held, Lost, Reason, RetryReason, scope_name};
 use crate::explain::{Explanation, Liveness, State};
 use crate::hand_over::HandOver;
-use crate::release::Outcome;
-use crate::request::{FOREVER, Ref, Request};
+use crate::request::{Ref, Request};
 use crate::session::{Open, Session, Value, from_connect, place, text};
 use crate::statements::*;
-use crate::ticks::Claimed;
 use crate::transport::{Beat, Ending, Grant, Renewal};
 
 const MOST_IDLE: usize = 2;
-const POOLED_POLL: Duration = Duration::from_millis(200);
-/// A tick may be due while no more may run at the same time.
-const BUSY: Duration = Duration::from_millis(250);
-/// A place in the queue lasts as long without being asked for again.
-const LEAST_PLACE: Duration = Duration::from_secs(10);
-const MOST_PLACE: Duration = Duration::from_secs(24 * 3600);
 /// A row that somebody keeps locked must not hold up the others.
 const LOCK_TIMEOUT: &str = "200ms";
 const CLOSING: Duration = Duration::from_secs(1);
@@ -225,13 +218,14 @@ impl Sql {
                 () if request.scopes.is_empty() => its.queue_for(&session, &request, wait, &mut tell).await,
                 () => its.try_all(&session, &request).await,
             };
-            if let Err(unheard) = tell.send(granted) {
+            let unheard = tell.send(granted).err();
+            its.put(session);
+            if let Some(unheard) = unheard {
                 if let Some(claimed) = unheard.ok().and_then(|mut grants| grants.remove(0).claimed) {
                     request.scope.key = claimed.key;
                 }
-                let _ = its.undo(&session, &request.refs(), &Outcome::failure(crate::client::UNHEARD)).await;
+                its.give_up(&request.refs(), its.patience).await;
             }
-            its.put(session);
         });
         answer.await.unwrap_or(Err(Error::Closed))
     }
@@ -260,118 +254,6 @@ impl Sql {
         let first = first.first().map_or(1, |row| row.get::<_, i32>(0));
         let scope = request.refs().remove(first as usize - 1);
         Err(Error::Held(Box::new(self.held(session, request, &scope).await?)))
-    }
-
-    async fn queue_for(&self, session: &Session, request: &Request, wait: Duration, tell: &mut Answer) -> Result<Vec<Grant>, Error> {
-        if let Some(grants) = self.try_one(session, request).await? {
-            return Ok(grants);
-        }
-        if wait.is_zero() {
-            return Err(Error::Held(Box::new(self.held(session, request, &request.scope).await?)));
-        }
-        let granted = self.wait_in_queue(session, request, wait, tell).await;
-        self.unlisten(session).await;
-        if let Some(grants) = granted? {
-            return Ok(grants);
-        }
-        let held = self.held(session, request, &request.scope).await?;
-        session.rows(&request.scope, self.patience, LEAVE_QUEUE, &place(&request.scope)).await?;
-        Err(Error::Held(Box::new(held)))
-    }
-
-    /// `None`: the wait has passed.
-    async fn wait_in_queue(&self, session: &Session, request: &Request, wait: Duration, tell: &mut Answer) -> Result<Option<Vec<Grant>>, Error> {
-        let (mut until, poll) = (now().saturating_add(wait), self.poll(session));
-        let lasting = (2 * poll).clamp(LEAST_PLACE, MOST_PLACE).as_secs_f64();
-        let wanted = Wanted::new(request);
-        let [namespace, key, .., mode, units, priority] = wanted.values();
-        let join = [namespace, key, text(&request.scope.lease_key), (&lasting, Type::FLOAT8), mode, units, priority];
-        let (mut is_listening, mut asked) = (session.is_pooled, String::new());
-        while now() < until {
-            let place = session.row(&request.scope, self.patience, JOIN_QUEUE, &join).await?;
-            if !std::mem::replace(&mut is_listening, true) {
-                self.listen(session, &request.scope, place.get(0)).await?;
-            }
-            if let Some(grants) = self.try_one(session, request).await? {
-                return Ok(Some(grants));
-            }
-            if request.ask_hand_over {
-                self.ask_once(session, &request.scope, &mut asked).await?;
-            }
-            if request.while_alive {
-                let held = self.held(session, request, &request.scope).await?;
-                let is_alive = held.alive || held.holder_count == 0;
-                until = if is_alive { FOREVER } else { until.min(now() + request.wait) };
-            }
-            tokio::select! {
-                () = session.hear(poll.min(until.saturating_sub(now()))) => {}
-                () = tell.closed() => return Err(Error::Closed),
-            }
-        }
-        Ok(None)
-    }
-
-    /// The next tick of a schedule.
-    async fn claim(&self, session: &Session, request: &Request, tell: &mut Answer) -> Result<Vec<Grant>, Error> {
-        let schedule = [text(&request.scope.namespace)];
-        if !session.is_pooled {
-            let channel = session.row(&request.scope, self.patience, TICK_CHANNEL, &schedule).await?;
-            self.listen(session, &request.scope, channel.get(0)).await?;
-        }
-        let (wanted, poll) = (Wanted::new(request), self.poll(session));
-        let [namespace, _, seconds, owner, lease_key, labels, ..] = wanted.values();
-        let values = [namespace, owner, seconds, lease_key, labels];
-        let granted = loop {
-            let sent = now();
-            if let Some(row) = session.rows(&request.scope, self.patience, CLAIM, &values).await?.first() {
-                let claimed = Claimed { key: row.get(5), at: row.get(6), attempt: row.get::<_, i32>(7) as u32 };
-                break Ok(vec![Grant { claimed: Some(claimed), ..grant_of(row, sent) }]);
-            }
-            let left: Option<f64> = session.row(&request.scope, self.patience, UNTIL_TICK, &schedule).await?.get(0);
-            let look = left.map_or(poll, |seconds| poll.min(time(seconds).max(BUSY)));
-            tokio::select! {
-                () = session.hear(look) => {}
-                () = tell.closed() => break Err(Error::Closed),
-            }
-        };
-        self.unlisten(session).await;
-        granted
-    }
-
-    async fn listen(&self, session: &Session, scope: &Ref, channel: &str) -> Result<(), Error> {
-        session.rows(scope, self.patience, &format!("listen \"{}\"", channel.replace('"', "\"\"")), &[]).await.map(drop)
-    }
-
-    /// Makes the connection fit for somebody else.
-    async fn unlisten(&self, session: &Session) {
-        let nothing = Ref { namespace: String::new(), key: String::new(), lease_key: String::new() };
-        if session.is_usable() && !session.is_pooled {
-            let _ = session.rows(&nothing, self.patience, "unlisten *", &[]).await;
-        }
-    }
-
-    fn poll(&self, session: &Session) -> Duration {
-        if !session.is_pooled {
-            return self.poll;
-        }
-        let poll = self.poll.min(POOLED_POLL);
-        if !self.is_known_to_poll.swap(true, Ordering::Relaxed) {
-            (self.log)(&format!("a connection pooler is between this client and PostgreSQL: waiters hear no notifications, and poll every {poll:?}"));
-        }
-        poll
-    }
-
-    /// Asks whom a waiter waits behind, once: `asked` says whom it has asked.
-    async fn ask_once(&self, session: &Session, scope: &Ref, asked: &mut String) -> Result<(), Error> {
-        let holders: String = session.row(scope, self.patience, ASKS_WHOM, &place(scope)[..2]).await?.get(0);
-        if holders != *asked {
-            match self.ask(session, scope, "").await {
-                Err(Error::InvalidArgument(_)) => return Ok(()), // its place is lost: it joins again
-                answer => answer?,
-            };
-            *asked = holders;
-        }
-        Ok(())
     }
 
     async fn held(&self, session: &Session, request: &Request, scope: &Ref) -> Result<Held, Error> {
@@ -489,24 +371,18 @@ impl Sql {
         answers
     }
 
-    /// Ends what an acquire may have left: a place in the queue, or a grant.
-    pub async fn give_up(&self, refs: &[Ref], outcome: Outcome, _patience: Duration) -> Result<(), Error> {
-        let session = self.session().await?;
-        let undone = self.undo(&session, refs, &outcome).await;
+    /// Ends what acquires may have left: places in the queue, and grants. A place that cannot be left is free soon: nobody asks for it again.
+    pub async fn give_up(&self, refs: &[Ref], patience: Duration) -> Vec<Result<(), Error>> {
+        let session = match self.session().await {
+            Ok(session) => session,
+            Err(error) => return vec![Err(error); refs.len()],
+        };
+        let left = self.leave(&session, refs, patience).await;
         self.put(session);
-        undone
-    }
-
-    async fn undo(&self, session: &Session, refs: &[Ref], outcome: &Outcome) -> Result<(), Error> {
-        for scope in refs.iter().filter(|scope| !scope.key.is_empty()) {
-            session.rows(scope, self.patience, LEAVE_QUEUE, &place(scope)).await?;
-            let ending = Ending { scope: scope.clone(), outcome: outcome.clone() };
-            match self.end(session, &[ending], "0", self.patience).await.remove(0) {
-                Err(error) if error.is_unavailable() => return Err(error),
-                _ => {}
-            }
+        match left {
+            Err(error) if error.is_unavailable() => vec![Err(error); refs.len()],
+            _ => self.release(&Ending::unheard(refs), patience).await,
         }
-        Ok(())
     }
 
     pub async fn downgrade(&self, scope: &Ref, units: u32, patience: Duration) -> Result<Grant, Error> {

@@ -37,7 +37,9 @@ pub const DOWNGRADE: &str = granting!(
 pub const JOIN_QUEUE: &str = "
     select channel
       from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer, priority => $7::integer)";
-pub const LEAVE_QUEUE: &str = "select leasehold.leave_queue($1::text, $2::text, $3::text::uuid)";
+pub const LEAVE_QUEUE: &str = "
+    select leasehold.leave_queue(i.namespace, i.key, i.lease_key)
+      from unnest($1::text[], $2::text[], $3::text[]::uuid[]) i (namespace, key, lease_key)";
 pub const HELD: &str = "
     select state, coalesce(holder, ''), waiters, advice, holders,
            case when policy ? 'capacity'

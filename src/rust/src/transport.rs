@@ -88,7 +88,7 @@ verbs! {
     ask_hand_over(scope: &Ref, reason: &str, owner: &str) -> Result<Vec<HandOver>, Error>;
     refuse_hand_over(scope: &Ref, words: &str) -> Result<bool, Error>;
     release(items: &[Ending], patience: Duration) -> Vec<Result<(), Error>>;
-    give_up(refs: &[Ref], outcome: Outcome, patience: Duration) -> Result<(), Error>;
+    give_up(refs: &[Ref], patience: Duration) -> Vec<Result<(), Error>>;
     explain(scope: &Ref) -> Result<Explanation, Error>;
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use leasehold::{Error, Outcome};
+use leasehold::{Client, Error, Outcome};
 use serde_json::json;
 
 use crate::case;
@@ -114,6 +114,38 @@ pub const CASES: &[crate::Case] = &[
         proxy.decide(json!(["pass"]));
         until("the release", || s.row("state") == "free").await;
         assert_ne!(s.row("last_outcome"), "expired");
+    }),
+    case!(late_request_is_given_back, "grpc", s => {
+        let proxy = s.proxy();
+        let client = s.client_at(&proxy.target);
+        s.acquire(&client).await.release().await.expect("the release"); // connects
+        let (before, replies) = (s.row("token"), proxy.state()["replies"].clone());
+        proxy.hold_up(true);
+        let waiter = tokio::spawn(s.lease(&client).duration(5 * MINUTE).acquire());
+        until("a request that is held up", || proxy.state()["held"] != 0).await;
+        waiter.abort();
+        until("the answer to the release of what is not granted yet", || proxy.state()["replies"] != replies).await;
+        proxy.hold_up(false);
+        until("the late grant", || s.row("token") != before).await;
+        until("the release", || s.row("state") == "free").await;
+        assert_eq!(s.row("last_outcome"), "failed");
+    }),
+    case!(late_statement_is_given_back, "sql", s => {
+        let proxy = s.proxy();
+        let client = s.made(Client::builder().patience(seconds(1)), &proxy.target);
+        s.acquire(&client).await.release().await.expect("the release"); // connects
+        let before = s.row("token");
+        proxy.hold_up(true);
+        let said = proxy.state()["messages_sent"].clone();
+        let waiter = tokio::spawn(s.lease(&client).duration(5 * MINUTE).acquire());
+        until("a statement that is held up", || proxy.state()["messages_sent"] != said).await;
+        waiter.abort();
+        until("the answer to the release of what is not granted yet", || proxy.has_heard("leasehold.end_reason(")).await;
+        until("the end of its connection", || proxy.is_left()).await;
+        proxy.hold_up(false);
+        until("the late grant", || s.row("token") != before).await;
+        until("the release", || s.row("state") == "free").await;
+        assert_eq!(s.row("last_outcome"), "failed");
     }),
     case!(grant_taken_back_is_acquired_anew, "grpc", s => {
         let proxy = s.proxy();

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -207,7 +207,12 @@ pub struct Proxy {
 #[derive(Clone)]
 struct Pipe {
     is_frozen: watch::Sender<bool>,
+    /// What is said on the connections that there are arrives later, although the client has closed them.
+    is_held_up: watch::Sender<bool>,
     said: Arc<AtomicU64>,
+    words: Arc<Mutex<String>>,
+    /// The client has closed a connection that is held up.
+    is_left: Arc<AtomicBool>,
 }
 
 impl Pipe {
@@ -217,10 +222,18 @@ impl Pipe {
             let server = tokio::net::TcpStream::connect(format!("127.0.0.1:{port}")).await.expect("PostgreSQL");
             let ((mut asks, mut hears), (mut answers, mut obeys)) = (client.into_split(), server.into_split());
             let (its, mut is_frozen) = (self.clone(), self.is_frozen.subscribe());
+            let is_later = *self.is_held_up.borrow();
             tokio::spawn(async move {
-                let mut buffer = vec![0; 65536];
+                let (mut buffer, mut first, mut is_held_up) = (vec![0; 65536], [0], its.is_held_up.subscribe());
                 while let Ok(n @ 1..) = asks.read(&mut buffer).await {
                     its.said.fetch_add(1, Ordering::Relaxed);
+                    its.words.lock().expect("words").push_str(&String::from_utf8_lossy(&buffer[..n]));
+                    while *is_held_up.borrow() && !is_later {
+                        tokio::select! {
+                            _ = is_held_up.changed() => {}
+                            _ = asks.peek(&mut first), if !its.is_left.load(Ordering::Relaxed) => its.is_left.store(true, Ordering::Relaxed),
+                        }
+                    }
                     if obeys.write_all(&buffer[..n]).await.is_err() {
                         break;
                     }
@@ -249,7 +262,8 @@ impl Proxy {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a socket");
         let target = site.database_at(listener.local_addr().expect("an address").port().into());
-        let pipe = Pipe { is_frozen: watch::Sender::new(false), said: Arc::default() };
+        let no = || watch::Sender::new(false);
+        let pipe = Pipe { is_frozen: no(), is_held_up: no(), said: Arc::default(), words: Arc::default(), is_left: Arc::default() };
         tokio::spawn(pipe.clone().run(TcpListener::from_std(listener).expect("a socket"), site.port));
         Proxy { id: Value::Null, pipe: Some(pipe), target }
     }
@@ -276,6 +290,25 @@ impl Proxy {
             Some(pipe) => drop(pipe.is_frozen.send_replace(on)),
             None => self.set("frozen", on),
         }
+    }
+
+    /// The next request of a daemon's client, or what is said on the connections to PostgreSQL that there are, arrives when this is off again.
+    pub fn hold_up(&self, on: bool) {
+        match &self.pipe {
+            Some(pipe) => drop(pipe.is_held_up.send_replace(on)),
+            None if on => self.set("decide_request", json!(["hold", "pass"])),
+            None => drop(ask("proxy/let_requests_go", json!({"id": self.id}))),
+        }
+    }
+
+    /// Whether the client has closed a connection that is held up, before PostgreSQL.
+    pub fn is_left(&self) -> bool {
+        self.pipe.as_ref().is_some_and(|pipe| pipe.is_left.load(Ordering::Relaxed))
+    }
+
+    /// Whether a client of PostgreSQL has said this.
+    pub fn has_heard(&self, words: &str) -> bool {
+        self.pipe.as_ref().is_some_and(|pipe| pipe.words.lock().expect("words").contains(words))
     }
 
     pub fn refuse(&self, on: bool) {

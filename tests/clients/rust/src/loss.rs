@@ -70,7 +70,7 @@ pub const CASES: &[crate::Case] = &[
     case!(silence_is_told_before_the_deadline, "grpc sql", s => {
         let proxy = s.proxy();
         let client = s.client_at(&proxy.target);
-        let lease = s.lease(&client).duration(seconds(10)).acquire().await.expect("the lease");
+        let lease = s.lease(&client).duration(seconds(40)).acquire().await.expect("the lease"); // a fifth is left to look
         proxy.freeze(true);
         let lost = lost(&lease).await;
         assert_eq!(s.row("state, deadline > clock_timestamp()"), "held|t");

@@ -260,7 +260,7 @@ final class Database implements Transport {
             }
             LeaseException.Held held = held(session, ref);
             if (isQueued) {
-                leave(session, ref);
+                leave(session, List.of(ref));
             }
             throw held;
         } finally {
@@ -386,26 +386,30 @@ final class Database implements Transport {
         throw new LeaseException.InvalidArgument("client", "one of daemons, of leasehold-grpc: SQL has no watch", null);
     }
 
-    private void leave(Session session, Ref ref) {
-        session.query(patience, ref.namespace(), ref.key(), "select leasehold.leave_queue(?, ?, ?::uuid)", rows -> null,
-                ref.namespace(), ref.key(), ref.leaseKey());
+    private void leave(Session session, List<Ref> refs) {
+        Ref first = refs.get(0);
+        session.query(patience, first.namespace(), first.key(), """
+                select leasehold.leave_queue(i.namespace, i.key, i.lease_key)
+                  from unnest(?::text[], ?::text[], ?::uuid[]) as i (namespace, key, lease_key)""", rows -> null,
+                texts(refs, Ref::namespace), texts(refs, Ref::key), texts(refs, Ref::leaseKey));
     }
 
-    /** Ends what an acquire may have left: a place in the queue, or a grant. */
-    private void undo(Session session, Ref ref) {
-        leave(session, ref);
-        session.query(patience, ref.namespace(), ref.key(), "select leasehold.release_fail(?, ?, ?::uuid, ?)", rows -> null,
-                ref.namespace(), ref.key(), ref.leaseKey(), "the caller gave up before it heard of the grant");
-    }
-
+    /** A place that cannot be left is free soon: it is not asked for again. */
     @Override
-    public void undo(Ref ref) {
-        Session session = get();
+    public List<Answer> undo(List<Ref> refs) {
         try {
-            undo(session, ref);
-        } finally {
-            put(session);
+            Session session = get();
+            try {
+                leave(session, refs);
+            } finally {
+                put(session);
+            }
+        } catch (LeaseException.Unavailable | IllegalStateException e) {
+            return refs.stream().map(unused -> new Answer(null, e)).toList();
+        } catch (RuntimeException e) {
+            LOG.log(System.Logger.Level.DEBUG, "a place in the queue is not left", e);
         }
+        return release(refs.stream().map(each -> new Ending(each, null, UNHEARD)).toList());
     }
 
     private boolean isHeld(Session session, Ref ref) {
@@ -425,7 +429,7 @@ final class Database implements Transport {
                         + LeaseException.scopeName(ref.namespace(), ref.key()) + " locked", null, Retry.Reason.SCOPE_BUSY);
             }
             if (grant != null && grant.token() != token) { // it had ended, so long ago that the scope has forgotten it
-                undo(session, ref);
+                undo(ref);
                 return null;
             }
             return grant;

@@ -504,17 +504,17 @@ public final class Lease implements AutoCloseable {
         if (unanswered != null && beat.lost() == (failure == null ? LeaseException.Reason.RELEASED : LeaseException.Reason.FAILED)) {
             return;
         }
+        boolean isUnknown = beat.lost() == LeaseException.Reason.UNKNOWN && unanswered != null;
         synchronized (client.lock) {
             if (beat.isOk() && unanswered != null) {
                 deadline = sent + beat.remaining();
             } else {
-                boolean isUnknown = beat.lost() == LeaseException.Reason.UNKNOWN && unanswered != null;
                 lose(isUnknown ? LeaseException.Reason.UNREACHABLE : beat.isOk() ? LeaseException.Reason.UNKNOWN : beat.lost(), null);
-                if (isUnknown) {
-                    client.undoLater(request, ref);
-                    throw new LeaseException.UnknownOutcome(ref.namespace(), ref.key(), unanswered);
-                }
             }
+        }
+        if (isUnknown) {
+            client.undoLater(request, ref);
+            throw new LeaseException.UnknownOutcome(ref.namespace(), ref.key(), unanswered);
         }
         if (unanswered == null) {
             throwIfLost();

@@ -44,6 +44,7 @@ public final class LeaseClient implements AutoCloseable {
     final long patience;
     final String name = "leasehold-" + CLIENTS.incrementAndGet();
     final Releases releases = new Releases(this);
+    private final GivenUp givenUp = new GivenUp(this);
     private final Renewer renewer = new Renewer(this);
     final Retry.Strategy strategy;
     final BiConsumer<Retry, Optional<Duration>> retryLog;
@@ -566,7 +567,8 @@ public final class LeaseClient implements AutoCloseable {
         refs.forEach(each -> releases.await(each, patience, isGivenUp));
         long until = request.whileAlive ? Clock.NEVER : Clock.in(request.wait);
         long end = until == Clock.NEVER ? until : until + patience;
-        for (boolean isRepeated = false; !isGivenUp.getAsBoolean();) {
+        boolean isRepeated = false; // a request may be on its way yet
+        while (!isGivenUp.getAsBoolean()) {
             try {
                 List<Transport.Ref> asked = refs;
                 Supplier<List<Transport.Grant>> work = () -> attempt.run(asked, until, isGivenUp);
@@ -581,25 +583,27 @@ public final class LeaseClient implements AutoCloseable {
             } catch (LeaseException.Held e) {
                 boolean isFinal = !request.wait.isZero() || request.whileAlive;
                 if (!isRepeated(retrying, e, isFinal ? 0 : end, isGivenUp, answer)) {
-                    return;
+                    break;
                 }
             } catch (LeaseException.Denied e) {
                 if (!isRepeated || !e.reason().equals("LEASE_ENDED")) {
                     answer.completeExceptionally(e);
-                    return;
+                    break;
                 }
                 isRepeated = false; // granted unheard, and over; of several perhaps one
-                if (refs.size() > 1) {
-                    giveUpFirst(request, refs);
+                if (refs.size() > 1) { // what is left of them would be in the way
+                    givenUp.add(refs, request.duration).completeOnTimeout(null, patience, TimeUnit.NANOSECONDS).join();
                 }
                 refs = names.apply(UUID.randomUUID().toString());
             } catch (RuntimeException | Error e) {
                 answer.completeExceptionally(isClosed ? closed() : e);
-                return;
+                break;
             }
         }
         answer.completeExceptionally(closed());
-        giveUp(request, refs);
+        if (isRepeated) {
+            givenUp.add(refs, request.duration);
+        }
     }
 
     /** Or the answer is the attempt's exception, or the strategy's. */
@@ -630,7 +634,7 @@ public final class LeaseClient implements AutoCloseable {
             }
         }
         answer.completeExceptionally(closed());
-        giveUp(request, refs);
+        givenUp.add(refs, request.duration);
         leases.forEach(Lease::endStream);
     }
 
@@ -647,32 +651,6 @@ public final class LeaseClient implements AutoCloseable {
     }
 
     void undoLater(LeaseRequest request, Transport.Ref ref) {
-        execute(() -> giveUp(request, List.of(ref)));
-    }
-
-    /** The same, before they are acquired anew: what is left of them would be in the way. It waits for as long as the client's patience lasts. */
-    private void giveUpFirst(LeaseRequest request, List<Transport.Ref> refs) {
-        CompletableFuture<Void> over = new CompletableFuture<>();
-        Runnable task = () -> {
-            giveUp(request, refs);
-            over.complete(null);
-        };
-        if (execute(task)) {
-            over.completeOnTimeout(null, patience, TimeUnit.NANOSECONDS).join();
-        }
-    }
-
-    /** Sees to it that what was granted unheard is released. */
-    private void giveUp(LeaseRequest request, List<Transport.Ref> refs) {
-        for (long until = Clock.in(request.duration); Clock.now() < until && !pool.isTerminated(); Clock.pause(200)) {
-            try {
-                refs.stream().filter(each -> !each.key().isEmpty()).forEach(transport::undo);
-                return;
-            } catch (LeaseException.Unavailable e) {
-                continue;
-            } catch (RuntimeException e) { // closed, or refused
-                return;
-            }
-        }
+        givenUp.add(List.of(ref), request.duration);
     }
 }

@@ -13,11 +13,11 @@ import java.util.function.BooleanSupplier;
  */
 final class Releases implements Runnable {
     private static final System.Logger LOG = System.getLogger("leasehold");
-    private static final int MOST = 1 << 21;
     private static final int MOST_IN_STATEMENT = 1000;
     private static final int RETRY_MILLIS = 100;
 
     private final LeaseClient client;
+    int most = 1 << 21; // fewer in a test
     private final ArrayDeque<Parting> waiting = new ArrayDeque<>();
     private final Map<Name, Parting> last = new HashMap<>();
     private boolean isRunning;
@@ -47,7 +47,7 @@ final class Releases implements Runnable {
 
     /** False: there are too many. */
     boolean add(Lease lease, Transport.Ending ending) {
-        if (waiting.size() >= MOST) {
+        if (waiting.size() >= most) {
             return false;
         }
         Parting parting = new Parting(lease, ending);

@@ -15,6 +15,9 @@ public interface Transport {
     /** A time that does not come. */
     long NEVER = Clock.NEVER;
 
+    /** Why a lease is released that was granted to a caller who had given up. */
+    String UNHEARD = "the caller gave up before it heard of the grant";
+
     /** A wait that does not end. */
     Duration FOREVER = Duration.ofSeconds(Long.MAX_VALUE);
 
@@ -301,12 +304,25 @@ public interface Transport {
     List<Answer> release(List<Ending> endings);
 
     /**
-     * Ends what an acquire may have left: a place in the queue, or a grant.
+     * Ends what acquires may have left: places in the queue, and grants. What goes wrong is in the answers.
+     *
+     * @param refs of the acquires
+     * @return an answer for each; with the reason UNKNOWN the request of the acquire may still be on its way
+     */
+    List<Answer> undo(List<Ref> refs);
+
+    /**
+     * The same, of one.
      *
      * @param ref of the acquire
-     * @throws LeaseException.Unavailable it is not known whether there was something
+     * @throws LeaseException it is not known whether there was something
      */
-    void undo(Ref ref);
+    default void undo(Ref ref) {
+        Answer answer = undo(List.of(ref)).get(0);
+        if (answer.trouble() != null) {
+            throw answer.trouble();
+        }
+    }
 
     /**
      * Tells who holds a name.

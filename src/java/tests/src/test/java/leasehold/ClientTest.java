@@ -10,6 +10,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.sql.Connection;
 import java.sql.Statement;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import org.junit.jupiter.api.AfterEach;
@@ -127,6 +129,48 @@ class ClientTest {
         assertEquals("0", site.row("heartbeats"));
         Lease next = site.lease(site.client()).waitFor(seconds(60)).acquire();
         assertTrue(next.token() > lease.token());
+    }
+
+    @Test
+    void a_refused_release_keeps_no_other_lease() throws Exception {
+        site.sql("create schema refused; grant usage on schema refused to leasehold_owner");
+        site.sql("create function refused.first(e leasehold.lease_event) returns void language plpgsql as "
+                + "$$ begin if e.key = 'a' then raise exception 'not this one'; end if; end $$");
+        site.sql("select leasehold.add_hook('refused', 'release_fail', 'refused.first(leasehold.lease_event)')");
+        Pipe pipe = site.atEnd(new Pipe(site.url));
+        LeaseClient client = site.client(LeaseClient.builder(pipe.url()).patience(seconds(1)));
+        client.lease("refused", "c").acquire().release(); // connects
+        pipe.keepAnswers(true);
+        var acquire = new Site.Later<>(() -> client.acquireAll(List.of(new LeaseScope("refused", "a"), new LeaseScope("refused", "b")),
+                request -> request.duration(seconds(300))));
+        String states = "select string_agg(state, ' ' order by key) from leasehold.scope where namespace = 'refused' and key in ('a', 'b')";
+        await("both grants", () -> site.sql(states).equals("held held"));
+        acquire.thread.interrupt();
+        assertEquals(InterruptedException.class, acquire.trouble().getClass());
+        pipe.keepAnswers(false);
+        await("the other's release", () -> site.sql(states).equals("held free"));
+    }
+
+    @Test
+    void too_many_releases_are_refused() throws Exception {
+        Pipe pipe = site.atEnd(new Pipe(site.url));
+        LeaseClient client = site.client(LeaseClient.builder(pipe.url()).flushTimeout(Duration.ofMillis(300)));
+        List<Lease> leases = new ArrayList<>();
+        for (int i = 0; i < 3; i++) {
+            leases.add(client.lease("overloaded", String.valueOf(i)).acquire());
+        }
+        client.releases.most = 1;
+        pipe.freeze(true);
+        int before = pipe.said();
+        leases.get(0).tryRelease();
+        await("a release in flight", () -> pipe.said() > before);
+        leases.get(1).tryRelease();
+        var refused = assertThrows(LeaseException.Unavailable.class, () -> leases.get(2).tryRelease());
+        assertEquals(Retry.Reason.OVERLOADED, refused.reason());
+        assertFalse(leases.get(2).isHeld());
+        pipe.freeze(false);
+        await("the releases of the others", () -> site.sql("select string_agg(state, ' ' order by key) from leasehold.scope where namespace = 'overloaded'")
+                .equals("free free held"));
     }
 
     @Test

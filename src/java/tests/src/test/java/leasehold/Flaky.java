@@ -44,6 +44,16 @@ final class Flaky implements DirectCases.Way {
         set("\"decide\": [" + actions + "]");
     }
 
+    /** What becomes of requests. */
+    void decideRequests(String actions) throws Exception {
+        set("\"decide_request\": [" + actions + "]");
+    }
+
+    /** Those that are held up arrive. */
+    void letRequestsGo() throws Exception {
+        Site.ask("proxy/let_requests_go", "{\"id\": " + id + "}");
+    }
+
     void refuse(boolean on) throws Exception {
         set("\"refusing\": " + on);
         if (on) {

@@ -66,6 +66,25 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    void late_request_is_given_back() throws Exception {
+        Flaky proxy = way();
+        LeaseClient client = site.client(proxy.builder());
+        site.lease(client).acquire().release(); // connects
+        String before = site.row("token");
+        int replies = proxy.count("replies");
+        proxy.decideRequests("\"hold\", \"pass\"");
+        var acquire = new Site.Later<>(() -> site.lease(client).duration(seconds(300)).acquire());
+        await("a request that is held up", () -> proxy.count("held") > 0);
+        acquire.thread.interrupt();
+        assertInstanceOf(InterruptedException.class, acquire.trouble());
+        await("the answer to the release of what is not granted yet", () -> proxy.count("replies") > replies);
+        proxy.letRequestsGo();
+        await("the late grant", () -> !site.row("token").equals(before));
+        await("the release", () -> site.row("state").equals("free"));
+        assertEquals("failed", site.row("last_outcome"));
+    }
+
+    @Test
     void grant_taken_back_is_acquired_anew() throws Exception {
         Flaky proxy = way();
         proxy.decide("\"drop\"");

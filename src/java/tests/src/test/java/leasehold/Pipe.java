@@ -7,15 +7,21 @@ import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 
-/** A proxy before PostgreSQL. While it is frozen, answers do not pass; while it refuses, there are no connections. */
+/**
+ * A proxy before PostgreSQL. While it is frozen, answers do not pass; while it refuses, there are no connections. What is said on connections that are held up
+ * arrives when they are let go, although the client has closed them.
+ */
 final class Pipe implements DirectCases.Way, AutoCloseable {
     private final ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     private final String url;
     private final int port;
     private final List<Socket> sockets = new ArrayList<>();
     private final ByteArrayOutputStream said = new ByteArrayOutputStream(); // by clients
+    private final Set<Socket> heldUp = new HashSet<>();
     private boolean isFrozen;
     private boolean isRefusing;
 
@@ -67,6 +73,9 @@ final class Pipe implements DirectCases.Way, AutoCloseable {
                     if (!isAnswer) {
                         said.write(buffer, 0, n);
                     }
+                    while (heldUp.contains(from)) {
+                        wait();
+                    }
                 }
                 to.getOutputStream().write(buffer, 0, n);
             }
@@ -98,6 +107,15 @@ final class Pipe implements DirectCases.Way, AutoCloseable {
         keepAnswers(on);
     }
 
+    /** The connections that there are. */
+    synchronized void holdUp(boolean on) {
+        heldUp.clear();
+        if (on) {
+            heldUp.addAll(sockets);
+        }
+        notifyAll();
+    }
+
     private synchronized boolean isRefusing() {
         return isRefusing;
     }
@@ -126,6 +144,7 @@ final class Pipe implements DirectCases.Way, AutoCloseable {
     public synchronized void close() throws IOException {
         listener.close();
         freeze(false);
+        holdUp(false);
         cut();
     }
 }

@@ -63,6 +63,25 @@ class SqlCasesTest extends DirectCases {
     }
 
     @Test
+    void late_statement_is_given_back() throws Exception {
+        Pipe pipe = site.atEnd(new Pipe(site.url));
+        LeaseClient client = site.client(LeaseClient.builder(pipe.url()).patience(seconds(1)));
+        site.lease(client).acquire().release(); // connects
+        String before = site.row("token");
+        int said = pipe.said();
+        pipe.holdUp(true);
+        var acquire = new Site.Later<>(() -> site.lease(client).duration(seconds(300)).acquire());
+        await("a statement that is held up", () -> pipe.saidSince(said).contains("leasehold.acquire("));
+        acquire.thread.interrupt();
+        assertInstanceOf(InterruptedException.class, acquire.trouble());
+        await("the answer to the release of what is not granted yet", () -> pipe.saidSince(said).contains("leasehold.end_reason("));
+        pipe.holdUp(false);
+        await("the late grant", () -> !site.row("token").equals(before));
+        await("the release", () -> site.row("state").equals("free"));
+        assertEquals("failed", site.row("last_outcome"));
+    }
+
+    @Test
     void no_renewal_after_release() throws Exception {
         Pipe pipe = site.atEnd(new Pipe(site.url));
         LeaseClient client = site.client(LeaseClient.builder(pipe.url()));

@@ -222,11 +222,8 @@ final class RpcTransport implements Transport {
     }
 
     @Override
-    public void undo(Ref ref) {
-        Answer answer = release(List.of(new Ending(ref, null, "the caller gave up before it heard of the grant"))).get(0);
-        if (answer.trouble() != null) {
-            throw answer.trouble();
-        }
+    public List<Answer> undo(List<Ref> refs) {
+        return release(refs.stream().map(each -> new Ending(each, null, UNHEARD)).toList());
     }
 
     @Override
