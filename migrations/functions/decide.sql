@@ -18,7 +18,6 @@ declare
   v_is_live boolean;
   v_is_ended boolean;
   v_late_field text;
-  v_is_elsewhere boolean;
   v_is_open boolean;
   v_fits boolean;
   v_would_take integer;
@@ -82,8 +81,7 @@ begin
     elsif v_item.units <> v_lease.units and v_is_live or v_item.units > (v_item.rules).capacity and not v_is_live then
       v_late_field := 'units';
     end if;
-    v_is_elsewhere := not leasehold_internal.has_key((v_item.rules).slots, v_item.key);
-    v_is_open := v_item.field is null and not v_is_elsewhere and not v_is_live and not v_is_ended and v_late_field is null and not (v_item.rules).frozen
+    v_is_open := v_item.field is null and not v_is_live and not v_is_ended and v_late_field is null and not (v_item.rules).frozen
                  and (v_item.hold in ('new', 'expired') or v_item.hold = 'locked' and (v_item.scope).state <> 'held')
                  and v_item.lease_key <> all (v_asking);
     v_fits := false;
@@ -125,7 +123,7 @@ begin
       when v_is_ended then 'ended'
       when v_late_field is not null then 'invalid'
       when v_is_live then 'renewed'
-      when v_is_elsewhere then 'elsewhere'
+      when not leasehold_internal.has_key((v_item.rules).slots, v_item.key) then 'elsewhere'
       when (v_item.rules).frozen then 'frozen'
       when v_fits and v_would_take > 1000000 then 'quota'
       when v_fits then 'granted'
