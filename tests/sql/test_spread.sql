@@ -113,6 +113,21 @@ select is(pg_temp.batch(array['k2', 'invoice-42'], array[10, 10], p_namespace =>
 select is(t.message_of($$select leasehold.acquire('s.below.it', 'a b', '30 s')$$),
           'invalid_argument: key: a b of s.below.it is in another database; this one has the keys of section b', '');
 
+-- Without a policy of its own.
+select is(pg_temp.batch(array['k2'], array[24], p_namespace => 'bare'), 'granted', '');
+select is(pg_temp.batch(array['k2'], array[25], p_namespace => 'bare'), 'queued', '');
+select alike(pg_temp.claim('bare', 'a', array['b', 'a']), 'a of a b: %', 'a namespace that has no policy');
+select is(pg_temp.batch(array['k1'], array[24], p_namespace => 'bare'), 'elsewhere key', 'has no more keys than others');
+select is(pg_temp.batch(array['k2'], array[26], p_namespace => 'bare'), 'elsewhere key', '');
+select is(pg_temp.batch(array['invoice-42'], array[24], p_namespace => 'bare'), 'granted', 'and no fewer');
+select is(pg_temp.batch(array['k1', 'a b'], array[24, 24], p_namespace => 'bare'), 'elsewhere key, granted', '');
+create table t.notified (payload text);
+create function t.notify(p_channel text, p_payload text) returns void language sql as $$ insert into t.notified values (p_payload) $$;
+select replace(pg_get_functiondef('leasehold_internal.let_ask_again'::regproc), 'pg_notify(', 't.notify(') \gexec
+update leasehold.spread set slots = slots where namespace = 'bare';
+select is((select array_agg(payload) from t.notified), array[E'bare\nk2'], 'who waits there asks again when slots are changed');
+delete from leasehold.spread where namespace = 'bare';
+
 -- A slot that is taken away while others wait.
 create function pg_temp.take(p_key text, p_bit integer default 0) returns void language sql as $$
   update leasehold.spread set slots = set_bit(slots, leasehold_internal.slot_of(p_key), p_bit) where namespace = 's'
