@@ -25,6 +25,11 @@ use crate::request::LeaseBuilder;
 use crate::together::{Leases, LeasesBuilder, Scope};
 use crate::watch::{Event, Watch};
 
+#[cfg(feature = "postgres")]
+pub use crate::reap::blocking::reap_stale;
+#[cfg(feature = "postgres")]
+pub use postgres;
+
 /// A [`crate::Client`] whose calls block the thread.
 #[derive(Clone, Debug)]
 pub struct Client {

@@ -15,6 +15,8 @@ mod given_up;
 mod hand_over;
 mod hold;
 mod lease;
+#[cfg(feature = "sql")]
+mod reap;
 mod release;
 mod request;
 mod retry;
@@ -50,6 +52,8 @@ pub use error::{Error, Held, InvalidArgument, Lost, Reason, RetryReason, Unavail
 pub use explain::{Explanation, Liveness, State};
 pub use hand_over::HandOver;
 pub use lease::Lease;
+#[cfg(feature = "sql")]
+pub use reap::{Reaped, Reaping, StaleLease, reap_stale};
 pub use release::Outcome;
 pub use request::{FOREVER, LeaseBuilder};
 pub use retry::{Retry, RetryStep, Strategy, best_effort, controlled_backoff, fail_fast};

@@ -218,13 +218,18 @@ impl Core {
 
 /// A connection that has a transaction open is refused: the COMMIT would be of what somebody else has begun. Outside of one a simple query is its own
 /// transaction, which begins with it.
-async fn begin<E: From<Error> + From<tokio_postgres::Error>>(db: &mut tokio_postgres::Client) -> Result<Transaction<'_>, E> {
-    let said = db.simple_query("select now() = statement_timestamp()").await?;
+pub(crate) const IDLE: &str = "select now() = statement_timestamp()";
+
+pub(crate) fn check_idle(said: &[SimpleQueryMessage]) -> Result<(), Error> {
     let is_idle = |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("t"));
-    if !said.iter().any(is_idle) {
-        let bound = "must have no transaction open: this begins one, and commits it";
-        return Err(Error::out_of_bounds("db", "db", bound.into()).into());
+    if said.iter().any(is_idle) {
+        return Ok(());
     }
+    Err(Error::out_of_bounds("db", "db", "must have no transaction open: this begins one, and commits it".into()))
+}
+
+async fn begin<E: From<Error> + From<tokio_postgres::Error>>(db: &mut tokio_postgres::Client) -> Result<Transaction<'_>, E> {
+    check_idle(&db.simple_query(IDLE).await?)?;
     Ok(db.transaction().await?)
 }
 
@@ -237,7 +242,7 @@ fn of<E: From<Error> + From<tokio_postgres::Error>>(scope: &Ref, error: tokio_po
 }
 
 /// PostgreSQL says that the transaction was rolled back. A server that shuts down says nothing of it.
-fn is_answered(error: &tokio_postgres::Error) -> bool {
+pub(crate) fn is_answered(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| !code.code().starts_with("08") && !code.code().starts_with("57P"))
 }
 

@@ -10,6 +10,7 @@ mod leaders;
 mod look;
 mod loss;
 mod priorities;
+mod reaping;
 mod releases;
 mod retries;
 mod secure;
@@ -84,6 +85,7 @@ async fn main() {
         look::CASES,
         loss::CASES,
         priorities::CASES,
+        reaping::CASES,
         releases::CASES,
         retries::CASES,
         secure::CASES,
