@@ -8,7 +8,7 @@ returns table (id bigint, started_at timestamptz, is_same boolean, contract inte
 language sql stable security definer
 as $$
   -- An engine's answer may change within a session, which the extension does not see.
-  select f.id, f.started_at, f.is_same and (select s.source <> 'engine' from leasehold.life_source s), 5 from leasehold_internal.life_facts() f
+  select f.id, f.started_at, f.is_same and (select s.source <> 'engine' from leasehold.life_source s), 6 from leasehold_internal.life_facts() f
 $$;
 comment on function leasehold_internal.core_life is 'This life of the database, for the extension leasehold_core';
 

@@ -1,8 +1,35 @@
--- A list of at most 8 with one more at its end; a scope remembers so many ended lease keys. Locks nothing.
-create or replace function leasehold_internal.remember(p_list anyarray, p_one anyelement) returns anyarray
+-- The ended lease keys of a scope with one more: the newest comes first, under a subscript that is one below the lowest, and the others keep theirs, so
+-- that an update's WAL record need not repeat them. At the 17th the last 7 are kept, from subscript 1 again. Rows of before have up to 8 from subscript
+-- 1, newest last, and go on as they are. Locks nothing.
+create or replace function leasehold_internal.remember(p_keys uuid[], p_key uuid) returns uuid[]
 language sql immutable
 as $$
-  select (p_list || p_one)[greatest(1, cardinality(p_list) - 6):]
+  select case cardinality(p_keys)
+           when 16 then array_fill(p_key, '{1}', '{0}') || p_keys[array_lower(p_keys, 1):array_lower(p_keys, 1) + 6]
+           else array_fill(p_key, '{1}', array[coalesce(array_lower(p_keys, 1), 1) - 1]) || p_keys
+         end
+$$;
+drop function if exists leasehold_internal.remember(anyarray, anyelement);
+
+-- How they ended, by the subscripts of `p_keys`, the lease keys without this one; for what is missing or null it is ok. Locks nothing.
+create or replace function leasehold_internal.remember_outcome(p_keys uuid[], p_outcomes text[], p_outcome text) returns text[]
+language plpgsql immutable
+as $$
+declare
+  v_first integer := coalesce(array_lower(p_keys, 1), 1);
+  v_outcomes text[] := p_outcomes;
+begin
+  if cardinality(p_keys) = 16 then
+    select case when bool_or(p_outcomes[i] <> 'ok') then array_agg(p_outcomes[i] order by i) else '{}' end
+      into v_outcomes
+      from generate_series(v_first, v_first + 6) i;
+    v_first := 1;
+  end if;
+  if p_outcome <> 'ok' then
+    v_outcomes[v_first - 1] := p_outcome;
+  end if;
+  return v_outcomes;
+end
 $$;
 
 -- Promise 7: a lease key names one acquisition.
@@ -12,9 +39,10 @@ create or replace function leasehold_internal.end_reason(p_scope leasehold.scope
 language plpgsql immutable
 as $$
 declare
-  v_outcome constant text := p_scope.ended_outcomes[array_position(p_scope.ended_keys, p_lease_key)];
+  v_place constant integer := array_position(p_scope.ended_keys, p_lease_key);
+  v_outcome constant text := coalesce(p_scope.ended_outcomes[v_place], 'ok');
 begin
-  return case v_outcome when 'ok' then 'released' else v_outcome end;
+  return case when v_place is null then null when v_outcome = 'ok' then 'released' else v_outcome end;
 end
 $$;
 

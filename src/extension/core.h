@@ -36,7 +36,7 @@
 #include "utils/uuid.h"
 
 /* Grows when the SQL functions change what the common path does; leasehold_internal.core_life() has the schema's. */
-#define LH_CORE_CONTRACT 5
+#define LH_CORE_CONTRACT 6
 /* The largest namespace, in bytes. */
 #define LH_CORE_NAMESPACE_MAX 255
 /* A bit for each of the 4,096 slots of keys. */

@@ -3,7 +3,9 @@ alter table leasehold.scope
   add constraint scope_state check (state in ('free', 'held', 'shared')),
   add constraint scope_outcome check (last_outcome in ('ok', 'failed', 'expired', 'forced', 'max_hold')),
   add constraint scope_held_has_key check ((state = 'held') = (lease_key is not null) and (token > 0 or lease_key is null)),
-  add constraint scope_ended_keys check (cardinality(ended_keys) = cardinality(ended_outcomes) and cardinality(ended_keys) <= 8);
+  add constraint scope_ended_keys check (
+    cardinality(ended_keys) <= 16
+    and (ended_outcomes = '{}' or array_lower(ended_outcomes, 1) >= array_lower(ended_keys, 1) and array_upper(ended_outcomes, 1) <= array_upper(ended_keys, 1)));
 alter table leasehold.share
   add constraint share_state check (state in ('held', 'ended')),
   add constraint share_outcome check (outcome in ('ok', 'failed', 'expired', 'forced', 'max_hold')),

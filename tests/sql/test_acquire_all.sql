@@ -131,7 +131,7 @@ select is(t.all(31, array['x1', 'x2']), 'queued x2 of w30', 'an expired lease is
 select is(t.stands('x1'), 'x1 held 30 waits 31', '');
 select t.age('all', 'x2', '1 hour');
 select is(t.all(31, array['x1', 'x2'], p_ticket => (select ticket from leasehold.waiter where lease_key = t.key(31) limit 1)), 'granted x1 x2', 'all are taken over together');
-select is((select array_agg(ended_outcomes[1]) from leasehold.scope where namespace = 'all' and key like 'x_'), array['expired', 'expired'], 'the leases before have expired');
+select is((select array_agg(ended_outcomes[0]) from leasehold.scope where namespace = 'all' and key like 'x_'), array['expired', 'expired'], 'the leases before have expired');
 select is(t.all(30, array['x1', 'x2']), 'ended x1', 'their lease key has ended');
 create function t.rest(p_key text, p_lease integer) returns text language sql as $$
   select b.outcome from leasehold_internal.acquire_batch(t.key(901), null, array['all'], array[p_key], array[t.key(p_lease)], array['r'], array['{}'], array[30000000],

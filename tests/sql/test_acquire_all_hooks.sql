@@ -67,7 +67,7 @@ update leasehold.scope set next_try_at = clock_timestamp() - interval '1 s' wher
 select is(t.all(6, array['z', 'y', 'x'], t.ticket(6), p_hooks => ''), 'hooked z 15000000', '');
 select is(t.all(6, array['z', 'y', 'x'], t.ticket(6)), 'granted z y x', '');
 select is(t.ran(), 'reap y, reap z, acquire x, acquire y, acquire z', 'each lease is reaped once, and then all are granted');
-select is((select array_agg(ended_outcomes order by key) from leasehold.scope where namespace = 'h' and key in ('x', 'y', 'z')), array[['expired'], ['expired'], ['expired']],
+select is((select array_agg(array_to_string(ended_outcomes, ',') order by key) from leasehold.scope where namespace = 'h' and key in ('x', 'y', 'z')), array['expired', 'expired', 'expired'],
           'and has ended once');
 insert into t.veto values ('acquire', 'z');
 select t.age('h', k, '1 hour') from unnest(array['x', 'y', 'z']) k;

@@ -1,5 +1,5 @@
 -- Promise 7.
--- A lease key names one acquisition: the scope remembers its last eight, and how they ended.
+-- A lease key names one acquisition: the scope remembers its last eight at least, and how they ended.
 select no_plan();
 select leasehold.reap();
 
@@ -15,8 +15,35 @@ select is((select state from leasehold.scope where key = 'a'), 'free', 'and leav
 select is(bool_and(pg_temp.hold(n)), true, 'eight more') from generate_series(2, 9) n;
 select is(array_agg(pg_temp.again(n)), array_fill('LH006 lease_ended'::text, array[8]), 'the last eight are refused')
   from generate_series(2, 9) n;
-select is(pg_temp.again(1), '', 'the ninth from the end is forgotten');
+select is(bool_and(pg_temp.hold(n)), true, 'eight more again') from generate_series(10, 17) n;
+select is(pg_temp.again(1), '', 'one of long ago is forgotten');
 select is(leasehold.release_ok('e', 'a', t.key(1)), true, 'and so was granted again');
+
+-- After each of many ends: which of the last eight are not told as they ended? Each third has failed.
+create function pg_temp.reason(p_number integer) returns text language sql as $$ select case when p_number % 3 = 0 then 'failed' else 'released' end $$;
+create function pg_temp.end_one(p_key text, p_number integer) returns text language plpgsql as $$
+begin
+  perform leasehold.acquire('e', p_key, '30 s', lease_key => t.key(p_number));
+  if pg_temp.reason(p_number) = 'failed' then
+    perform leasehold.release_fail('e', p_key, t.key(p_number), 'no');
+  else
+    perform leasehold.release_ok('e', p_key, t.key(p_number));
+  end if;
+  return (select string_agg(format('%s after %s: %s', n, p_number, coalesce(leasehold.end_reason('e', p_key, t.key(n)), 'unknown')), ', ')
+            from generate_series(greatest(1, p_number - 7), p_number) n
+           where leasehold.end_reason('e', p_key, t.key(n)) is distinct from pg_temp.reason(n));
+end $$;
+select is(string_agg(pg_temp.end_one('many', n), ', '), null, 'the last eight are remembered after each of 60 ends') from generate_series(1, 60) n;
+select is(bool_or(cardinality(ended_keys) > 16 or cardinality(ended_outcomes) > 16), false, 'and no more than 16') from leasehold.scope where key = 'many';
+select pg_temp.end_one('before', 1);
+-- as it was written before: newest last, with each outcome
+update leasehold.scope
+   set ended_keys = array(select t.key(n) from generate_series(1, 8) n),
+       ended_outcomes = array(select case pg_temp.reason(n) when 'failed' then 'failed' else 'ok' end from generate_series(1, 8) n)
+ where key = 'before';
+select is(array(select leasehold.end_reason('e', 'before', t.key(n)) from generate_series(1, 8) n), array(select pg_temp.reason(n) from generate_series(1, 8) n),
+          'a row of before is read as it was written');
+select is(string_agg(pg_temp.end_one('before', n), ', '), null, 'and goes on, without one of its own forgotten') from generate_series(9, 40) n;
 
 -- however it ended, and also while somebody else holds the scope
 select leasehold.acquire('e', 'ways', '30 s', lease_key => t.key(11));

@@ -29,9 +29,9 @@ select is((select array_agg(lease_key) from leasehold.waiter where key = 'one'),
 select is(pg_temp.hand(:'c1', array['one'], array[1], array[3]), array['release 1 lost released', 'acquire 1 queued'], 'not held any more: nobody is granted');
 
 select is((select row(ended_keys, ended_outcomes, queued, heartbeats, granted_by, reap_failures)::text from leasehold.scope where key = 'one'),
-          row(array[t.key(1)], array['ok'], true, 0, :'c1', 0)::text, 'and what is remembered of the release');
+          row(array_fill(t.key(1), '{1}', '{0}'), '{}'::text[], true, 0, :'c1', 0)::text, 'and what is remembered of the release');
 select is(pg_temp.hand(:'c1', array['one'], array[2], array[3]), array['release 1 ok wake', 'acquire 1 granted'], 'and on to the last one');
-select is((select row(queued, ended_keys)::text from leasehold.scope where key = 'one'), row(false, array[t.key(1), t.key(2)])::text, 'behind whom nobody waits');
+select is((select row(queued, ended_keys)::text from leasehold.scope where key = 'one'), row(false, array_fill(t.key(2), '{1}', '{-1}') || t.key(1))::text, 'behind whom nobody waits');
 select is(pg_temp.hand(:'c1', array['one'], array[3], array[1]), array['release 1 ok', 'acquire 1 ended'], 'an acquisition that has ended is not granted again');
 
 select pg_temp.ask(:'c1', 'old', 1), pg_temp.ask(:'c1', 'old', 2);

@@ -155,7 +155,7 @@ select is((select count(*) from app.reaped), 0::bigint, 'and left alone');
 select t.is_near(check_at, now() + interval '8 s', key || ' is not due before the limit and 5 s', '2 s') from leasehold.scope where namespace = 'r' order by key;
 select is(t.rows_of(format($$select * from leasehold_internal.reap_batch(%L, null, null, true, 10, true)$$, :'c1')), 0, 'so nobody else takes it meanwhile');
 select results_eq($$select kind, error, failures, wake from t.one('reap_hooked', 'good')$$, $$values ('reaped', null::text, null::integer, false)$$, 'reap_hooked reaps it');
-select results_eq($$select state, last_outcome, ended_keys, ended_outcomes from leasehold.scope where namespace = 'r' and key = 'good'$$, $$values ('free', 'expired', array[t.key(1)], array['expired'])$$, 'it has expired');
+select results_eq($$select state, last_outcome, ended_keys, ended_outcomes from leasehold.scope where namespace = 'r' and key = 'good'$$, $$values ('free', 'expired', array_fill(t.key(1), '{1}', '{0}'), array_fill('expired'::text, '{1}', '{0}'))$$, 'it has expired');
 select is((select count(*) from app.reaped where (e).key = 'good'), 1::bigint, 'through its hook');
 select is((select count(*) from t.one('reap_hooked', 'good')), 0::bigint, 'once');
 select results_eq($$select kind, error, failures from t.one('reap_hooked', 'bad')$$, $$values ('failed', 'the work of bad cannot be put back', 1)$$, 'or tells why not');

@@ -52,7 +52,7 @@ select results_eq($$select (e).key, (e).event, (e).owner, (e).lease_key, (e).tok
                   $$values ('c', 'reap', 'gone', t.key(1), true, null), ('a', 'reap', 'gone', t.key(1), true, null), ('b', 'reap', 'gone', t.key(1), true, null)$$, 'the hook of each has run once');
 select results_eq('select others from app.reaped order by n', array[3::bigint, 2, 1], 'a hook finds those before it ended: the last one can tell that it is');
 select results_eq($$select distinct state, last_outcome, lease_key, reap_failures, ended_at > clock_timestamp() - interval '1 minute', ended_keys, ended_outcomes from leasehold.scope$$,
-                  $$values ('free', 'expired', null::uuid, 0, true, array[t.key(1)], array['expired'])$$, 'they have ended as reap_hooked() ends one');
+                  $$values ('free', 'expired', null::uuid, 0, true, array_fill(t.key(1), '{1}', '{0}'), array_fill('expired'::text, '{1}', '{0}'))$$, 'they have ended as reap_hooked() ends one');
 select is(t.rows_of($$select * from leasehold.acquire('r', 'a', '30 s', lease_key => t.key(2))$$), 1, 'the next one gets it');
 select t.clear();
 
