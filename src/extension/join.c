@@ -5,10 +5,8 @@
 #include "core.h"
 
 #include "access/htup_details.h"
-#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
-#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/snapmgr.h"
@@ -45,14 +43,14 @@ void lh_core_close_joins(struct lh_core_joins *joins)
     table_close(joins->waiter, NoLock);
 }
 
-/* Does INSERT ... ON CONFLICT DO NOTHING. Returns false if the lease key has a place in this queue. */
+/* Returns false if the lease key has a place in this queue. The lock of the scope's row, which all take who join, keeps another
+   from inserting it meanwhile: a speculative insertion, as of ON CONFLICT, would write one WAL record more. */
 static bool insert(struct lh_core_call *call, struct lh_core_joins *joins)
 {
     TupleTableSlot *slot = joins->slot;
     EState *estate = joins->estate;
-    bool is_conflict = false;
+    bool is_conflict;
     ItemPointerData unused;
-    uint32 token;
 
 #if PG_VERSION_NUM >= 180000
     is_conflict = !ExecCheckIndexConstraints(joins->result_rel, slot, estate, &unused, &slot->tts_tid, NIL);
@@ -63,19 +61,16 @@ static bool insert(struct lh_core_call *call, struct lh_core_joins *joins)
 #endif
     if (is_conflict)
         return false;
-    token = SpeculativeInsertionLockAcquire(GetCurrentTransactionId());
-    table_tuple_insert_speculative(joins->waiter, slot, call->command, 0, NULL, token);
+    table_tuple_insert(joins->waiter, slot, call->command, 0, NULL);
 #if PG_VERSION_NUM >= 160000
-    list_free(ExecInsertIndexTuples(joins->result_rel, slot, estate, false, true, &is_conflict, NIL, false));
+    list_free(ExecInsertIndexTuples(joins->result_rel, slot, estate, false, false, NULL, NIL, false));
 #elif PG_VERSION_NUM >= 140000
-    list_free(ExecInsertIndexTuples(joins->result_rel, slot, estate, false, true, &is_conflict, NIL));
+    list_free(ExecInsertIndexTuples(joins->result_rel, slot, estate, false, false, NULL, NIL));
 #else
-    list_free(ExecInsertIndexTuples(slot, estate, true, &is_conflict, NIL));
+    list_free(ExecInsertIndexTuples(slot, estate, false, NULL, NIL));
 #endif
-    table_tuple_complete_speculative(joins->waiter, slot, token, !is_conflict);
-    SpeculativeInsertionLockRelease(GetCurrentTransactionId());
     ResetPerTupleExprContext(estate);
-    return !is_conflict;
+    return true;
 }
 
 static void set(TupleTableSlot *slot, enum lh_core_waiter_column column, Datum value)
