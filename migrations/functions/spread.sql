@@ -49,9 +49,10 @@ as $$
            group by 1) b
 $$;
 
--- Make this database one of those that have a namespace, by a daemon: the section `p_section` of these. Where it is one already, nothing changes. Returns
--- its row. Locks what spread_changed() does where there is none yet.
-create or replace function leasehold_internal.spread_claim(p_namespace text, p_section text, p_sections text[])
+-- Make this database one of those that have a namespace, by a daemon: the section `p_section` of these. Not p_settle: it is a claim that has no slots yet,
+-- and gets them by another call with p_settle. Where it is one already, or of other sections, nothing changes. Returns its row. Locks what
+-- spread_changed() does where it changes something.
+create or replace function leasehold_internal.spread_claim(p_namespace text, p_section text, p_sections text[], p_settle boolean default true)
 returns table (section text, sections text[], slots bytea)
 language plpgsql
 security definer
@@ -68,34 +69,49 @@ begin
     perform leasehold_internal.refuse(row('section', 'one of ' || array_to_string(v_sections, ', ')
                                                      || ', is ' || coalesce(left(p_section, 64), 'null'))::leasehold_internal.problem);
   end if;
-  if not exists (select from leasehold.spread s where s.namespace = p_namespace) then
-    insert into leasehold.spread (namespace, section, sections, slots, changed_at)
-    values (p_namespace, p_section, v_sections, leasehold_internal.section_slots(p_section, v_sections), clock_timestamp())
-        on conflict (namespace) do nothing;
+  if not exists (select from leasehold.spread s where s.namespace = p_namespace and (s.settled or not p_settle)) then
+    insert into leasehold.spread as s (namespace, section, sections, slots, settled, changed_at)
+    values (p_namespace, p_section, v_sections,
+            case when p_settle then leasehold_internal.section_slots(p_section, v_sections) else decode(repeat('00', 512), 'hex') end, p_settle,
+            clock_timestamp())
+        on conflict (namespace) do update set slots = excluded.slots, settled = true
+     where not s.settled and excluded.settled and s.section = p_section and s.sections = v_sections;
   end if;
   return query select s.section, s.sections, s.slots from leasehold.spread s where s.namespace = p_namespace;
 end
 $$;
 comment on function leasehold_internal.spread_claim is 'Make this database one of those that have a spread namespace, by a daemon';
 
--- What this database has, for daemons. Locks nothing.
-create or replace function leasehold_internal.spread_get() returns table (namespace text, section text, sections text[], slots bytea)
-language sql stable security definer
+-- What this database has, for daemons: each reads it once a second. Notes of a daemon that it acts on the rows of until p_read. Locks its row in
+-- leasehold.coordinator when that is new.
+create or replace function leasehold_internal.spread_get(p_coordinator uuid default null, p_read timestamptz default null)
+returns table (namespace text, section text, sections text[], slots bytea, settled boolean, changed_at timestamptz)
+language plpgsql
+security definer
 as $$
-  select s.namespace, s.section, s.sections, s.slots from leasehold.spread s order by s.namespace
+#variable_conflict use_column
+begin
+  update leasehold.coordinator c set spread_read_at = p_read where c.id = p_coordinator and c.spread_read_at is distinct from p_read;
+  return query
+    select s.namespace, s.section, s.sections, s.slots, s.settled, s.changed_at from leasehold.spread s order by s.namespace;
+end
 $$;
 comment on function leasehold_internal.spread_get is 'The spread namespaces of this database, and which of their keys it has';
 
--- Before a row of leasehold.spread is changed, whoever does it: daemons read the rows again, as they do access rules; waiters ask again, and lose their
--- places where the key is elsewhere now; leasehold_core and older snapshots meet it as they do a hook. One change after the other. Locks what
--- mark_hooks() does and the row of leasehold.access_state, until the end of the transaction.
+-- Before a row of leasehold.spread is changed, whoever does it: daemons read the rows again; waiters ask again, and lose their
+-- places where the key is elsewhere now; leasehold_core and older snapshots meet it as they do a hook. One change after the other: changed_at grows, whatever
+-- the clock says. Locks what mark_hooks() does, until the end of the transaction.
 create or replace function leasehold_internal.spread_changed() returns trigger
 language plpgsql
 as $$
 begin
   perform leasehold_internal.mark_hooks();
-  update leasehold.access_state a set version = a.version + 1;
+  perform pg_notify(leasehold_internal.channel_of(c, null), 'spread')
+     from unnest(leasehold_internal.live_coordinators(clock_timestamp())) c;
   perform leasehold_internal.let_ask_again(coalesce(new.namespace, old.namespace));
+  if tg_op <> 'DELETE' then
+    new.changed_at := greatest(clock_timestamp(), (select max(s.changed_at) + interval '1 us' from leasehold.spread s));
+  end if;
   return coalesce(new, old);
 end
 $$;

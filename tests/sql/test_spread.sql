@@ -15,8 +15,8 @@ select is(leasehold_internal.slot_of(key), slot, format('the slot of %L', key)) 
 select is((select array_agg(n order by n) from generate_series(0, 30) n where get_bit(leasehold_internal.section_slots('a', '{a,b,c}'), n) = 1),
           array[0, 2, 8, 12, 13, 14, 19, 23, 28, 29, 30], 'the first slots of a section');
 
-create function pg_temp.claim(p_namespace text, p_section text, p_sections text[]) returns text language sql as $$
-  select format('%s of %s: %s', c.section, array_to_string(c.sections, ' '), md5(c.slots)) from leasehold_internal.spread_claim(p_namespace, p_section, p_sections) c
+create function pg_temp.claim(p_namespace text, p_section text, p_sections text[], p_settle boolean default true) returns text language sql as $$
+  select format('%s of %s: %s', c.section, array_to_string(c.sections, ' '), md5(c.slots)) from leasehold_internal.spread_claim(p_namespace, p_section, p_sections, p_settle) c
 $$;
 select is(t.message_of(format('select leasehold_internal.spread_claim(%s)', arguments)), 'invalid_argument: ' || message, 'refused: ' || arguments)
   from (values ($$'', 'a', '{a}'$$, 'namespace must be 1 to 16 segments of 1 to 63 bytes, has 0'),
@@ -65,12 +65,30 @@ select is(pg_temp.batch(array['k1'], array[1]), 'granted', 'without a row all ke
 select is(pg_temp.batch(array['k1'], array[2]), 'queued', '');
 
 -- The claim.
-select version from leasehold.access_state \gset
 select alike(pg_temp.claim('s', 'a', array['b', 'a', 'b']), 'a of a b: %', 'a claim makes the row, with the names in order');
-select is((select version > :version from leasehold.access_state), true, 'daemons read it again');
-select version from leasehold.access_state \gset
+select changed_at from leasehold.spread \gset
 select alike(pg_temp.claim('s', 'a', array['c', 'a', 'b']), 'a of a b: %', 'another one changes nothing');
-select is((select version from leasehold.access_state), :version::bigint, 'and tells nobody');
+select is((select changed_at from leasehold.spread), :'changed_at', 'and tells nobody');
+
+-- A claim without slots, which gets them when all databases have one.
+select is(pg_temp.claim('two.steps', 'a', array['b', 'a'], false), 'a of a b: ' || md5(decode(repeat('00', 512), 'hex')), 'a claim that is not settled has no slots');
+select is(pg_temp.claim('two.steps', 'a', array['a', 'c']), pg_temp.claim('two.steps', 'a', array['a', 'b'], false), 'one of other sections does not settle it');
+select is((select settled from leasehold.spread where namespace = 'two.steps'), false, '');
+select is(pg_temp.batch(array['invoice-42'], array[3], p_namespace => 'two.steps'), 'elsewhere key', 'it has no key yet');
+select is(pg_temp.claim('two.steps', 'a', array['a', 'b']), pg_temp.claim('s', 'a', array['a', 'b']), 'one of the same sections does');
+update leasehold.spread set slots = decode(repeat('00', 512), 'hex') where namespace = 'two.steps';
+select is(pg_temp.claim('two.steps', 'a', array['a', 'b'], settle), 'a of a b: ' || md5(decode(repeat('00', 512), 'hex')), 'what it gave away does not come back')
+  from (values (true), (false)) v (settle);
+update leasehold.spread set changed_at = changed_at + interval '1 d' where namespace = 'two.steps';
+update leasehold.spread set changed_at = '2020-01-01' where namespace = 'two.steps';
+select is((select changed_at > :'changed_at' from leasehold.spread where namespace = 'two.steps'), true, 'the times of changes grow, whatever is written');
+delete from leasehold.spread where namespace = 'two.steps';
+
+-- What a daemon acts on.
+select is((select array_agg(c.spread_read_at) from leasehold.coordinator c where c.id in (t.key(901), t.key(902))), array[null, null]::timestamptz[], 'none of them has read it');
+select is((select count(*) from leasehold_internal.spread_get(t.key(901), :'changed_at')), 1::bigint, '');
+select is((select array_agg(c.spread_read_at order by c.id) from leasehold.coordinator c where c.id in (t.key(901), t.key(902))), array[:'changed_at', null]::timestamptz[],
+          'one of them acts on it');
 select is((select array_agg(format('%s %s %s', g.namespace, g.section, g.slots = leasehold_internal.section_slots('a', '{a,b}'))) from leasehold_internal.spread_get() g),
           array['s a t'], 'daemons get it so');
 select throws_ok($$update leasehold.spread set slots = ''$$, '23514', null, 'fewer slots are none');
