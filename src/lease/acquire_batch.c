@@ -367,6 +367,11 @@ void lh_acquire_on_answer(struct lh_lane *lane, struct lh_entry *entry)
         on_invalid(c, entry);
         on_refused(c, entry, LH_ACCESS_DENIED);
         break;
+    case LH_ACQUIRE_ELSEWHERE: /* it is out of the queue too */
+        on_invalid(c, entry);
+        on_refused(c, entry, LH_DATABASE_UNAVAILABLE);
+        lh_spread_loading_on_elsewhere(c);
+        break;
     case LH_ACQUIRE_REJECTED:
         on_rejected(c, entry);
         break;

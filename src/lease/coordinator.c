@@ -232,6 +232,7 @@ static const struct lh_store_events store_events = {
     .on_wake = on_wake,
     .on_watch = lh_watch_on_news,
     .on_asked = lh_asked_on_news,
+    .on_spread = lh_spread_on_news,
 };
 
 /* --- its life --- */

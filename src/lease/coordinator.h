@@ -222,6 +222,16 @@ void lh_coordinator_need_rules(struct lh_coordinator *coordinator, bool needs_ru
 enum lh_status lh_coordinator_reload_rules(struct lh_coordinator *coordinator, void (*on_done)(void *arg), void *arg);
 
 /*
+ * Rows of spread namespaces: read each second, when the database says that they have changed, and when it answers that a
+ * key is in another database. The coordinator calls on_spread after each read, never from inside of a call. Call it before
+ * the start; without it nothing is read.
+ */
+typedef void lh_spread_cb(void *arg, const struct lh_spread_answer *answer);
+void lh_coordinator_on_spread(struct lh_coordinator *coordinator, lh_spread_cb *on_spread, void *arg);
+/* Reads them again now, or when the read under way has ended. */
+void lh_coordinator_read_spread(struct lh_coordinator *coordinator);
+
+/*
  * Requests to hand a lease over, from memory: read again each second and when the database says that there are new ones. The
  * coordinator calls on_asked for each of them after each change, never from inside of a call; set it before the start.
  */

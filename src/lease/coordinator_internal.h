@@ -96,6 +96,7 @@ struct lh_registration {
 
 /* State of readiness.c, before the start. */
 struct lh_starting {
+    const char *lack; /* NULL: it serves once it has started */
     const char *phase;
     char trouble[LH_READY_WORDS_BYTES];
     char cause[LH_READY_CAUSE_BYTES];
@@ -128,6 +129,16 @@ struct lh_rule_loading {
     void (*on_reloaded)(void *arg); /* callback of a reload, until it is over */
     void *reload_arg;
     bool is_reload; /* the read in flight was sent for it */
+};
+
+/* ...and rows of spread namespaces. */
+struct lh_spread_loading {
+    bool is_out;
+    bool wants_more;      /* they have changed since the read in flight was sent */
+    int64_t elsewhere_us; /* last read because of an outcome; 0: never */
+    int64_t read_us;      /* the newest changed_at of the rows in force; 0: none */
+    lh_spread_cb *on_spread;
+    void *arg;
 };
 
 /* State of asked.c. */
@@ -283,6 +294,7 @@ struct lh_coordinator {
     struct lh_db_stats db_stats;
     struct lh_guards guards;
     struct lh_rule_loading rule_loading;
+    struct lh_spread_loading spread_loading;
     struct lh_asked_book asked;
     struct lh_lanes lanes;
     struct lh_queue queue;
@@ -376,6 +388,9 @@ void lh_registration_on_down(void *arg);
 void lh_db_stats_on_tick(struct lh_coordinator *c);
 void lh_guards_on_tick(struct lh_coordinator *c);
 void lh_rule_loading_on_tick(struct lh_coordinator *c, int64_t version);
+void lh_spread_loading_on_tick(struct lh_coordinator *c);
+void lh_spread_loading_on_elsewhere(struct lh_coordinator *c);
+void lh_spread_on_news(void *arg); /* the store's on_spread */
 
 /* --- asked.c: requests to hand a lease over --- */
 

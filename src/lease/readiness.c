@@ -58,8 +58,8 @@ void lh_ready_judge(const struct lh_ready_facts *facts, struct lh_readiness *rea
         say_silence(facts, why, readiness);
     } else if (facts->lacks_lanes) {
         say(readiness, "the database is unavailable, no connection for leases could be made", why);
-    } else if (facts->lacks_rules) {
-        cause = "the access rules are not loaded yet";
+    } else if (facts->lacks != NULL) {
+        cause = facts->lacks;
         say(readiness, cause, NULL);
     } else {
         readiness->is_ready = true;
@@ -85,6 +85,13 @@ static bool lacks_lanes(const struct lh_coordinator *c)
     return are_lanes_lost(c) || (!lh_lanes_are_up(c) && !c->registration.has_seen_lane);
 }
 
+static const char *lacks(const struct lh_coordinator *c)
+{
+    if (c->rule_loading.is_needed && !c->rule_loading.has_loaded)
+        return "the access rules are not loaded yet";
+    return c->starting.lack;
+}
+
 void lh_coordinator_readiness(const struct lh_coordinator *c, struct lh_readiness *readiness)
 {
     const struct lh_starting *starting = &c->starting;
@@ -94,7 +101,7 @@ void lh_coordinator_readiness(const struct lh_coordinator *c, struct lh_readines
         .is_registered = lh_database_is_registered(c),
         .is_connected = c->store->ops->is_connected(c->store),
         .lacks_lanes = lacks_lanes(c),
-        .lacks_rules = c->rule_loading.is_needed && !c->rule_loading.has_loaded,
+        .lacks = lacks(c),
         .last_tick_us = c->stats.last_tick_us,
         .now_us = c->port.now_us(c->port.arg),
     };
@@ -113,6 +120,11 @@ void lh_coordinator_set_phase(struct lh_coordinator *c, const char *phase, const
     c->starting.phase = phase;
     snprintf(c->starting.trouble, sizeof(c->starting.trouble), "%s", trouble != NULL ? trouble : "");
     snprintf(c->starting.cause, sizeof(c->starting.cause), "%s", cause != NULL ? cause : "");
+}
+
+void lh_coordinator_set_lack(struct lh_coordinator *c, const char *lack)
+{
+    c->starting.lack = lack;
 }
 
 enum lh_status lh_readiness_of_life(const struct lh_coordinator *c)

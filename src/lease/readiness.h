@@ -34,7 +34,7 @@ struct lh_ready_facts {
     bool is_registered;
     bool is_connected;
     bool lacks_lanes;     /* no lane for several seconds, or since the database came back */
-    bool lacks_rules;     /* access rules are needed and not loaded yet */
+    const char *lacks;    /* words about data that has to be read first, or NULL */
     int64_t last_tick_us; /* 0: never */
     int64_t now_us;
 };
@@ -47,6 +47,9 @@ void lh_coordinator_readiness(const struct lh_coordinator *coordinator, struct l
    be NULL. */
 void lh_coordinator_set_phase(struct lh_coordinator *coordinator, const char *phase, const char *trouble,
                               const char *cause);
+
+/* Says why a database that works does not serve yet (a literal); NULL: it does. */
+void lh_coordinator_set_lack(struct lh_coordinator *coordinator, const char *lack);
 
 /* --- for the other files of src/lease --- */
 

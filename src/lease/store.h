@@ -68,12 +68,13 @@ enum lh_acquire_outcome {
     LH_ACQUIRE_HELD,    /* held or queued for, and `queue` was not set */
     LH_ACQUIRE_BUSY,    /* another session has the row; no effect */
     LH_ACQUIRE_FROZEN,
-    LH_ACQUIRE_QUOTA,    /* the policy's max_leases or max_waiters */
-    LH_ACQUIRE_ENDED,    /* the lease key has ended */
-    LH_ACQUIRE_INVALID,  /* see `field` and `bound` */
-    LH_ACQUIRE_DENIED,   /* the same: a priority above the policy's max_priority */
-    LH_ACQUIRE_REJECTED, /* a hook refused it: see `message` */
-    LH_ACQUIRE_HOOKED,   /* to be sent on a hook lane; no effect */
+    LH_ACQUIRE_QUOTA,     /* the policy's max_leases or max_waiters */
+    LH_ACQUIRE_ENDED,     /* the lease key has ended */
+    LH_ACQUIRE_INVALID,   /* see `field` and `bound` */
+    LH_ACQUIRE_DENIED,    /* the same: a priority above the policy's max_priority */
+    LH_ACQUIRE_REJECTED,  /* a hook refused it: see `message` */
+    LH_ACQUIRE_ELSEWHERE, /* the key of a spread namespace is in another database */
+    LH_ACQUIRE_HOOKED,    /* to be sent on a hook lane; no effect */
 };
 
 /* The first words of a rejection because a hook ran over its limit. */
@@ -216,8 +217,9 @@ struct lh_store_events {
     void (*on_control_down)(void *arg);
     void (*on_listener_up)(void *arg); /* connected; notifications may have been missed before */
     void (*on_wake)(void *arg, const struct lh_wake *wake);
-    void (*on_watch)(void *arg); /* there are events to take */
-    void (*on_asked)(void *arg); /* requests to hand over have changed */
+    void (*on_watch)(void *arg);  /* there are events to take */
+    void (*on_asked)(void *arg);  /* requests to hand over have changed */
+    void (*on_spread)(void *arg); /* rows of spread namespaces have changed */
 };
 
 typedef void lh_store_cb(void *arg, enum lh_status status, const struct lh_error *error);
@@ -247,6 +249,32 @@ struct lh_asked_answer {
     bool has_changed; /* the requests follow */
     const struct lh_hand_over *requests;
     size_t count;
+};
+
+#define LH_SPREAD_BYTES 512 /* 4,096 slots */
+
+/* Which keys of a spread namespace a database has; see service/places/spread.h. */
+struct lh_spread_row {
+    const char *ns;
+    const char *section;
+    const char *const *sections; /* the names that the slots were made from */
+    size_t section_count;
+    uint8_t slots[LH_SPREAD_BYTES]; /* get_bit() of PostgreSQL */
+    bool is_settled;                /* if not, it is a claim without slots */
+    int64_t changed_at_us;
+};
+
+struct lh_spread_answer {
+    const struct lh_spread_row *rows;
+    size_t count;
+};
+
+struct lh_spread_claim {
+    const char *ns;
+    const char *section;
+    const char *const *sections;
+    size_t section_count;
+    bool settles; /* the claim gets its slots */
 };
 
 /* A line of the audit. Strings may be NULL. */
@@ -436,6 +464,8 @@ typedef void lh_access_cb(void *arg, enum lh_status status, const struct lh_erro
                           const struct lh_access_answer *answer);
 typedef void lh_asked_read_cb(void *arg, enum lh_status status, const struct lh_error *error,
                               const struct lh_asked_answer *answer);
+typedef void lh_spread_read_cb(void *arg, enum lh_status status, const struct lh_error *error,
+                               const struct lh_spread_answer *answer);
 typedef void lh_reap_pass_cb(void *arg, enum lh_status status, const struct lh_error *error,
                              const struct lh_reap_answer *answer);
 typedef void lh_scope_cb(void *arg, enum lh_status status, const struct lh_error *error,
@@ -493,6 +523,12 @@ struct lh_store_ops {
     /* Asks, for waiters, each holder that they wait behind, once. */
     enum lh_status (*ask_holders)(struct lh_store *store, const struct lh_acquire_item *waiters, size_t count,
                                   lh_store_cb *on_done, void *arg);
+    /* Rows of spread namespaces; each is NULL if the store has none. Reads them, and notes that those until `read_us` (the
+       newest changed_at_us; 0: none) are in force here. */
+    enum lh_status (*read_spread)(struct lh_store *store, int64_t read_us, lh_spread_read_cb *on_done, void *arg);
+    /* Makes a row, or gives it its slots; leaves one of other sections as it is. */
+    enum lh_status (*claim_spread)(struct lh_store *store, const struct lh_spread_claim *claim, lh_store_cb *on_done,
+                                   void *arg);
     enum lh_status (*pass_on)(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
     enum lh_status (*reap)(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
                            size_t namespace_count, bool include_children, const char *key, int32_t max,

@@ -1,4 +1,4 @@
-/* Places of namespaces: which database has one, and the store of several. Private to src/service. */
+/* Places of namespaces and of keys: which database has one, and the store of several. Private to src/service. */
 #ifndef LH_SERVICE_PLACES_INTERNAL_H
 #define LH_SERVICE_PLACES_INTERNAL_H
 
@@ -11,6 +11,7 @@
 #include "lease/readiness.h"
 #include "lease/store.h"
 #include "lease/watch.h"
+#include "service/places/spread.h"
 #include "service/service.h"
 
 /* --- places --- */
@@ -64,6 +65,10 @@ struct lh_place *lh_places_of(const struct lh_places *places, const char *ns, co
 /* The same for a request that was validated: its scopes live in one database. */
 struct lh_coordinator *lh_places_coordinator(const struct lh_places *places, const char *ns, const char *key);
 bool lh_places_is_spread(const struct lh_places *places, const char *ns);
+/* Returns the spread namespace that `ns` is or is below, or NULL; and each of them. */
+struct lh_spread_namespace *lh_places_spread(const struct lh_places *places, const char *ns);
+size_t lh_places_spread_count(const struct lh_places *places);
+struct lh_spread_namespace *lh_places_spread_at(const struct lh_places *places, size_t index);
 /* Returns what the holder of the lease was asked, or NULL; valid until the next turn of the loop. */
 const struct lh_hand_over *lh_places_asked(const struct lh_places *places, const char *ns, const char *key,
                                            int64_t token);
@@ -92,6 +97,40 @@ bool lh_places_gather_rules(const struct lh_places *places, struct lh_access_ans
 
 /* The words "lives in no database: ...". */
 extern const char lh_places_nowhere[];
+
+/* --- keys of spread namespaces --- */
+
+/*
+ * Each database says which slots of a spread namespace it has, and a daemon believes only that; see places/spread.h. Where a
+ * key's slot is in no database, or in two, the daemon gives no new lease. Where it does not know which database had the
+ * slot, it makes no call about an old lease either: the wrong database would say that the lease is lost.
+ */
+struct lh_spread_namespace {
+    const char *ns;
+    const char **names;
+    struct lh_place **places; /* in the order of their names, which are in `names` */
+    size_t count;
+    struct lh_spread *slots;
+    struct lh_place *claimed; /* the database of a claim that is under way, or NULL */
+    bool is_refused;          /* the last claim was refused */
+};
+
+#define LH_SPREAD_WORDS_BYTES 384
+
+/* Takes the rows that a database answered, and claims what no daemon has claimed. Returns true if keys have other places
+   now. */
+bool lh_places_keep_spread(const struct lh_places *places, struct lh_place *place,
+                           const struct lh_spread_answer *answer);
+/* Until a database has said which keys it has, it is not ready. */
+void lh_places_lack_spread(const struct lh_places *places);
+/* Returns the place that may grant leases of the key, or NULL. */
+struct lh_place *lh_places_granting(const struct lh_places *places, const char *ns, const char *key);
+/* Returns the place of a lease of the key that may exist already, or NULL: it is not known, or the namespace lives in no
+   database. */
+struct lh_place *lh_places_holding(const struct lh_places *places, const char *ns, const char *key);
+/* Says why no lease of the key is granted. Returns false if there is no reason but that a database is away. */
+bool lh_places_why_not(const struct lh_places *places, const char *ns, const char *key,
+                       char words[LH_SPREAD_WORDS_BYTES]);
 
 /* --- route --- */
 

@@ -22,7 +22,7 @@ struct lh_service {
     struct lh_loop *loop; /* NULL: no loop, and one place */
     struct lh_places *places;
     struct lh_store *store; /* the store of all places */
-    /* The same as `store` with several places, else NULL. */
+    /* The same as `store` with several places or a spread namespace, else NULL. */
     struct lh_store *placed_store;
     struct lh_tracer *tracer; /* NULL: no traces */
     char *version;

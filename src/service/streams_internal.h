@@ -23,7 +23,8 @@ struct hold {
     struct lh_link link;            /* link in lh_service.hold_list, while it has a call */
     struct lh_table_entry by_lease; /* entry in lh_service.holds, while HELD */
     struct lh_service *service;
-    struct lh_rpc_call *call; /* NULL: the stream is gone */
+    struct lh_rpc_call *call;           /* NULL: the stream is gone */
+    struct lh_coordinator *coordinator; /* which the acquire was sent to */
     enum hold_state state;
     /* The call, and each request in flight: acquire, heartbeat, release, look-up. */
     int users;

@@ -84,7 +84,8 @@ static const char *const outcomes[] = {
     [LH_ACQUIRE_GRANTED] = "granted", [LH_ACQUIRE_RENEWED] = "renewed",   [LH_ACQUIRE_QUEUED] = "queued",
     [LH_ACQUIRE_HELD] = "held",       [LH_ACQUIRE_BUSY] = "busy",         [LH_ACQUIRE_FROZEN] = "frozen",
     [LH_ACQUIRE_QUOTA] = "quota",     [LH_ACQUIRE_ENDED] = "ended",       [LH_ACQUIRE_INVALID] = "invalid",
-    [LH_ACQUIRE_DENIED] = "denied",   [LH_ACQUIRE_REJECTED] = "rejected", [LH_ACQUIRE_HOOKED] = "hooked",
+    [LH_ACQUIRE_DENIED] = "denied",   [LH_ACQUIRE_REJECTED] = "rejected", [LH_ACQUIRE_ELSEWHERE] = "elsewhere",
+    [LH_ACQUIRE_HOOKED] = "hooked",
 };
 
 enum {

@@ -79,7 +79,8 @@ static void on_listener_up(void *arg)
         store->events->on_listener_up(store->arg);
 }
 
-/* Namespace, newline, key; `watch`: there are events; `asked`: there are requests to hand over; anything else means: look at everything. */
+/* Namespace, newline, key; `watch`: there are events; `asked`: there are requests to hand over; `spread`: rows of
+   spread namespaces have changed; anything else means: look at everything. */
 static void on_notify(void *arg, const char *payload)
 {
     struct pg_store *store = arg;
@@ -97,6 +98,11 @@ static void on_notify(void *arg, const char *payload)
     if (strcmp(payload, "asked") == 0) {
         if (store->events->on_asked != NULL)
             store->events->on_asked(store->arg);
+        return;
+    }
+    if (strcmp(payload, "spread") == 0) {
+        if (store->events->on_spread != NULL)
+            store->events->on_spread(store->arg);
         return;
     }
     if (newline != NULL) {
@@ -297,6 +303,8 @@ static const struct lh_store_ops ops = {
     .token_used = lh_pg_store_token_used,
     .read_asked = lh_pg_store_read_asked,
     .ask_holders = lh_pg_store_ask_holders,
+    .read_spread = lh_pg_store_read_spread,
+    .claim_spread = lh_pg_store_claim_spread,
     .pass_on = lh_pg_store_pass_on,
     .reap = lh_pg_store_reap,
     .get = lh_pg_store_get,

@@ -361,6 +361,10 @@ enum lh_status lh_pg_store_read_asked(struct lh_store *store, int64_t known, lh_
 enum lh_status lh_pg_store_ask_holders(struct lh_store *store, const struct lh_acquire_item *waiters, size_t count,
                                        lh_store_cb *on_done, void *arg);
 
+enum lh_status lh_pg_store_read_spread(struct lh_store *store, int64_t read_us, lh_spread_read_cb *on_done, void *arg);
+enum lh_status lh_pg_store_claim_spread(struct lh_store *store, const struct lh_spread_claim *claim,
+                                        lh_store_cb *on_done, void *arg);
+
 enum lh_status lh_pg_store_watch_add(struct lh_store *store, const char *ns, bool include_children,
                                      lh_store_cb *on_done, void *arg);
 enum lh_status lh_pg_store_watch_remove(struct lh_store *store, const char *ns, bool include_children,

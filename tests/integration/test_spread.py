@@ -180,7 +180,10 @@ def test_a_watch_is_of_all_databases(site):
     watch.read()
     assert [watch.next().lease.scope.key for _ in keys] == sorted(keys)
     assert watch.next().type == pb.LeaseEvent.TYPE_SYNCED
-    site.psql("home", f"select leasehold.acquire('jobs', '{OF['eu'][1]}', '1 h')")  # does not live there
+    site.psql("home", f"""create temp table kept as select slots from leasehold.spread;
+                          update leasehold.spread set slots = decode(repeat('ff', 512), 'hex');
+                          select leasehold.acquire('jobs', '{OF['eu'][1]}', '1 h');  -- does not live there
+                          update leasehold.spread set slots = k.slots from kept k""")
     site.client.lease.Release(release_request(*held))
     assert {(event.type, event.lease.token) for event in (watch.next(), watch.next())} == {
         (pb.LeaseEvent.TYPE_RELEASED, lease.token) for lease in held}

@@ -1,13 +1,301 @@
-"""One more database for a spread namespace, as docs/run/daemon.md tells it: keys move with no lease held, and tokens only grow. And one fewer."""
+"""Which keys of a spread namespace each database has, as its row of leasehold.spread says it: the first daemons claim them, daemons with
+different sections never give one key to two, and keys go elsewhere while daemons run."""
+import hashlib
+import itertools
+import threading
+import time
+
+import grpc
+import pytest
 from google.protobuf.wrappers_pb2 import BoolValue
 
 import harness
-from databases import listed
-from harness import fails, pb, release_request, wait_until
-from streams import BOUND
-from test_spread import KEYS, NAMES, clean, namespace, other, place, site, start, write_spread  # noqa: F401
+from databases import listed, rows
+from harness import acquire_request, fails, health, lease_ref, pb, release_request, wait_until
+from streams import BOUND, Reading
+from test_spread import KEYS, NAMES, namespace, other, place, start, write_spread  # noqa: F401
 
 MORE = (*NAMES, "us")
+
+
+def slot(key):
+    return int(hashlib.sha256(key.encode()).hexdigest()[:3], 16)
+
+
+class Databases:
+    """Three databases, and daemons with some of them as sections; none is the default."""
+
+    def __init__(self, cluster, other, path):  # noqa: F811
+        self.clusters = {"home": cluster, "eu": other, "us": cluster}
+        self.databases = {name: cluster.create_database(migrated=True) for name, cluster in self.clusters.items()}
+        self.path = path
+        self.daemons = []
+        self.numbers = itertools.count()
+
+    def psql(self, name, sql):
+        return self.clusters[name].psql(sql, self.databases[name])
+
+    def daemon(self, names, wait=True):
+        path = self.path / f"{next(self.numbers)}.ini"
+        path.write_text("[leasehold]\n" + "".join(
+            f"[database {name}]\ndatabase = {self.clusters[name].url(self.databases[name])}\nspread = jobs\n" for name in names))
+        path.chmod(0o644)
+        daemon = harness.Daemon("--config", str(path), wait=wait)
+        if wait:
+            daemon.client = harness.Client(daemon.target)
+        self.daemons.append(daemon)
+        return daemon
+
+    def close(self):
+        for daemon in self.daemons:
+            if hasattr(daemon, "client"):
+                daemon.client.close()
+            assert daemon.stop() == 0, daemon.log()
+            daemon.destroy()
+
+    def sections(self):
+        return {name: self.psql(name, "select array_to_string(sections, ' ') from leasehold.spread") for name in MORE}
+
+    def set_slots(self, name, keys, bit):
+        """Returns when every daemon acts on it."""
+        new = "slots"
+        for number in sorted(set(map(slot, keys))):
+            new = f"set_bit({new}, {number}, {bit})"
+        self.psql(name, f"update leasehold.spread set slots = {new}")
+        wait_until(lambda: self.psql(name, """select count(*) from leasehold.coordinator
+                                               where spread_read_at is distinct from (select max(changed_at) from leasehold.spread)""") == "0",
+                   BOUND, f"all daemons acting on the row of {name}")
+
+
+@pytest.fixture
+def site(cluster, other, tmp_path):  # noqa: F811
+    site = Databases(cluster, other, tmp_path)
+    yield site
+    site.close()
+
+
+def acquire(daemon, key, **more):
+    return daemon.client.lease.Acquire(acquire_request("jobs", key, **more), timeout=BOUND).lease
+
+
+def refusal(daemon, key, **more):
+    """The words of a DATABASE_UNAVAILABLE."""
+    with fails() as failure:
+        acquire(daemon, key, **more)
+    assert failure.value.reason == "DATABASE_UNAVAILABLE", failure.value.message
+    return failure.value.message
+
+
+def granted(daemon, keys=KEYS):
+    """Those of the keys that a daemon grants; each of the others is refused for a reason that daemons may have."""
+    got = []
+    for key in keys:
+        try:
+            got.append(acquire(daemon, key, seconds=600).scope.key)
+        except grpc.RpcError as error:
+            assert harness.Failure(error).reason in ("DATABASE_UNAVAILABLE", "LEASE_HELD"), error
+    return got
+
+
+# --- claims ---
+
+
+def test_the_first_daemon_divides_the_keys(site):
+    daemon = site.daemon(MORE)
+    assert granted(daemon) == KEYS
+    for name in MORE:
+        assert rows_of(site, name) == [key for key in KEYS if place(key, MORE) == name]
+        assert site.psql(name, "select section, settled, sections from leasehold.spread") == name + "|t|{eu,home,us}"
+        assert site.psql(name, f"select slots = leasehold_internal.section_slots('{name}', sections) from leasehold.spread") == "t"
+    assert "slots of spread namespace jobs: " in daemon.log() and "unserved=0" in daemon.log()
+
+
+def rows_of(site, name):
+    return [row.split("/")[1] for row in rows(site, name)]
+
+
+PAIRS = [(("home", "eu"), MORE), (MORE, ("home", "eu")), (("eu", "us"), MORE), (("home", "eu"), ("eu", "us")), (("eu",), NAMES), (NAMES, ("eu",)),
+         (("home", "us"), ("eu", "us"))]
+
+
+@pytest.mark.parametrize(("sections", "at_once"), [*((pair, False) for pair in PAIRS), *((pair, True) for pair in (PAIRS[0], PAIRS[3], PAIRS[6]))])
+def test_daemons_with_different_sections_never_give_a_key_to_two(site, sections, at_once):
+    """Each daemon is asked for all keys, through and through: a key is in one database at most."""
+    if at_once:
+        starting = [threading.Thread(target=site.daemon, args=(names,)) for names in sections]
+        for thread in starting:
+            thread.start()
+        for thread in starting:
+            thread.join()
+    else:
+        for names in sections:
+            site.daemon(names)
+    for round in range(2):
+        got = [granted(daemon) for daemon in site.daemons]
+        assert round > 0 or any(got)
+        held = list(itertools.chain.from_iterable(rows_of(site, name) for name in MORE))
+        assert len(held) == len(set(held)), site.sections()
+        for daemon in site.daemons:  # what they have in memory changes nothing
+            daemon.client.close()
+            assert daemon.stop() == 0, daemon.log()
+            daemon.start()
+            daemon.client = harness.Client(daemon.target)
+
+
+def test_nothing_is_divided_while_a_database_is_away(site):
+    away = site.clusters["eu"]
+    away.stop("immediate")
+    try:
+        daemon = site.daemon(NAMES, wait="listening")
+        daemon.port = int(daemon.log().rsplit(" listening grpc=127.0.0.1:", 1)[1].split()[0])
+        daemon.client = harness.Client(daemon.target)
+        wait_until(lambda: health(daemon.client, "database/home") == "SERVING", BOUND, "home being ready")
+        for key in KEYS[:8]:
+            assert "the database eu is unavailable" in refusal(daemon, key)
+        assert site.psql("home", "select count(*) from leasehold.spread") == "0"
+    finally:
+        away.start()
+    wait_until(lambda: health(daemon.client, "database/eu") == "SERVING", BOUND, "eu being back")
+    assert granted(daemon) == KEYS
+
+
+def test_a_section_that_no_row_names_is_left_alone(site):
+    assert granted(site.daemon(NAMES)) == KEYS
+    daemon = site.daemon(MORE)
+    assert granted(daemon) == []  # they are held, all of them, where the daemon finds them
+    for key in KEYS:
+        lease = daemon.client.lease.GetLease(pb.GetLeaseRequest(scope=harness.scope("jobs", key))).lease
+        assert daemon.client.admin.ForceRelease(pb.ForceReleaseRequest(scope=lease.scope, reason="r")).lease.token == lease.token
+    assert granted(daemon) == KEYS
+    assert site.sections() == {"home": "eu home", "eu": "eu home", "us": ""}
+
+
+def test_a_section_that_a_daemon_lacks_has_its_keys_for_itself(site):
+    all_of_them, some = site.daemon(MORE), None
+    leases = {key: acquire(all_of_them, key, seconds=600) for key in KEYS}
+    some = site.daemon(NAMES)
+    missing = [key for key in KEYS if place(key, MORE) == "us"]
+    for key in missing:
+        assert refusal(some, key) == (f"no database of this daemon has this key of jobs: its keys are in the sections eu, home, us, "
+                                      f"this daemon has eu, home: call again with the same lease key")
+        with fails() as failure:
+            some.client.lease.GetLease(pb.GetLeaseRequest(scope=harness.scope("jobs", key)))
+        assert failure.value.reason == "DATABASE_UNAVAILABLE"
+    answer = some.client.lease.Heartbeat(pb.HeartbeatRequest(leases=map(lease_ref, leases.values())))
+    assert [result.outcome for result in answer.results] == [pb.OUTCOME_RETRY if key in missing else pb.OUTCOME_OK for key in KEYS]
+    assert harness.heartbeat(some.client, leases[missing[0]]).outcome == pb.OUTCOME_RETRY
+    for lease in leases.values():
+        assert harness.heartbeat(all_of_them.client, lease).outcome == pb.OUTCOME_OK
+
+
+def test_a_daemon_that_does_not_spread_gets_no_key_of_others(site):
+    site.daemon(NAMES)
+    path = site.path / "alone.ini"
+    path.write_text(f"[leasehold]\n[database home]\ndatabase = {site.clusters['home'].url(site.databases['home'])}\ndefault = yes\n")
+    path.chmod(0o644)
+    daemon = harness.Daemon("--config", str(path))
+    daemon.client = harness.Client(daemon.target)
+    site.daemons.append(daemon)
+    for key in KEYS:
+        if place(key) == "home":
+            assert acquire(daemon, key).token > 0
+        else:
+            assert refusal(daemon, key, wait=BOUND).startswith(f"{key} of jobs is in another database; this one has the keys of section home")
+
+
+# --- keys go elsewhere ---
+
+
+def test_slots_move_under_load_and_no_two_hold_one_key(site):
+    """By hand: bits go in one database, what is held there ends, bits come in another."""
+    daemons = [site.daemon(NAMES), site.daemon(MORE)]
+    clash, counts, stop = [], {key: 0 for key in KEYS}, threading.Event()
+    holders = {key: set() for key in KEYS}
+
+    def work(daemon, number):
+        client = harness.Client(daemon.target)
+        for turn in itertools.count(number):
+            if stop.is_set():
+                break
+            key = KEYS[turn * 7 % len(KEYS)]
+            try:
+                lease = client.lease.Acquire(acquire_request("jobs", key, seconds=30, wait=5), timeout=BOUND).lease
+            except grpc.RpcError as error:
+                if harness.Failure(error).reason not in ("DATABASE_UNAVAILABLE", "WAIT_TIMEOUT"):
+                    clash.append(error)
+                continue
+            holders[key].add(number)
+            if holders[key] != {number}:
+                clash.append((key, set(holders[key])))
+            time.sleep(0.002)
+            counts[key] += 1
+            holders[key].discard(number)
+            outcome = client.lease.Release(release_request(lease), timeout=BOUND).results[0].outcome
+            if outcome != pb.OUTCOME_OK:
+                clash.append((key, outcome))
+        client.close()
+
+    def busy_keys(name):
+        return set(rows_of(site, name))
+
+    watch = Reading(daemons[0].client.lease.WatchLeases(pb.WatchLeasesRequest(namespace=["jobs"])))
+    watch.read()
+    threads = [threading.Thread(target=work, args=(daemons[number % 2], number)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for round in range(6):
+        source, target = ("home", "eu") if round % 2 == 0 else ("eu", "home")
+        moving = [key for key in KEYS if place(key) == "home"][round // 2::3]
+        site.set_slots(source, moving, 0)
+        wait_until(lambda: not busy_keys(source) & set(moving), BOUND, "what is held ending")
+        site.set_slots(target, moving, 1)
+        before = dict(counts)
+        wait_until(lambda: all(counts[key] > before[key] for key in KEYS) or clash, BOUND, "leases of all keys")
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not clash, clash
+    last = {}  # the watch went on: it has seen the end of each lease
+    while len(last) < len(KEYS) or set(last.values()) != {pb.LeaseEvent.TYPE_RELEASED}:
+        event = watch.next()
+        last[event.lease.scope.key] = event.type
+    watch.call.cancel()
+
+
+def test_waiters_of_a_key_that_goes_elsewhere_ask_again(site, stream):
+    daemon = site.daemon(NAMES)
+    moved, kept = ([key for key in KEYS if place(key) == name][0] for name in ("eu", "home"))
+    leases = [acquire(daemon, key, seconds=600) for key in (moved, kept)]
+    waiting = [daemon.client.lease.Acquire.future(acquire_request("jobs", key, wait=BOUND)) for key in (moved, kept)]
+    held = stream(daemon.client.lease.Hold, pb.HoldRequest(acquire=acquire_request("jobs", moved, wait=BOUND)))
+    wait_until(lambda: daemon.client.admin.GetStatus(pb.GetStatusRequest()).waiters == 3, BOUND, "the waiters")
+    site.set_slots("eu", [moved], 0)
+    for failure in (harness.Failure(waiting[0].exception(BOUND)), held.fails()):
+        assert failure.reason == "DATABASE_UNAVAILABLE", failure
+        assert "this key of jobs is on its way from database eu to another" in failure.message
+    assert harness.heartbeat(daemon.client, leases[0]).outcome == pb.OUTCOME_OK  # the lease goes on where it is
+    assert daemon.client.lease.Release(release_request(leases[0])).results[0].outcome == pb.OUTCOME_OK
+    assert "is on its way" in refusal(daemon, moved)
+    site.set_slots("home", [moved], 1)
+    assert acquire(daemon, moved).token > 0 and moved in rows_of(site, "home")
+    assert not waiting[1].done()
+    daemon.client.lease.Release(release_request(leases[1]))
+    assert waiting[1].result(BOUND).lease.scope.key == kept
+    assert {lease.scope.key for lease in listed(daemon, "jobs")} == {moved, kept}
+
+
+def test_a_key_that_two_databases_have_is_given_by_neither(site):
+    """As after a restore of an older backup."""
+    daemon = site.daemon(NAMES)
+    key, alone = ([key for key in KEYS if place(key) == name][0] for name in ("eu", "home"))
+    site.set_slots("home", [key], 1)
+    assert refusal(daemon, key).startswith("the databases eu and home both say that they have this key of jobs: ")
+    assert acquire(daemon, alone).token > 0
+    site.set_slots("eu", [key], 0)
+    assert acquire(daemon, key).token > 0 and key in rows_of(site, "home")
+
+
+# --- other sections for all daemons, in a pause ---
 
 
 def freeze(site, is_frozen):
@@ -16,27 +304,22 @@ def freeze(site, is_frozen):
     site.client.admin.SetPolicy(request, timeout=BOUND)
 
 
-def restart(site, sections):
-    """All daemons of the site: it has one."""
-    site.close()
-    site.sections = sections
-    site.daemon = harness.Daemon("--config", write_spread(site.path, site))
-    site.client = harness.Client(site.daemon.target)
-    for name in (section[0] for section in sections):
-        wait_until(lambda: harness.health(site.client, f"database/{name}") == "SERVING", BOUND, f"{name} being ready")
-
-
 def move(site, sections):
-    """Freeze; wait until nothing is held; new sections for all daemons; raise the tokens; thaw."""
+    """As docs/run/daemon.md tells it: freeze; wait until nothing is held; no row is left; new sections for all daemons; raise the tokens;
+    thaw."""
     freeze(site, True)
     with fails() as failure:
         site.acquire("jobs", KEYS[0])
     assert failure.value.reason == "NAMESPACE_FROZEN"
     assert not listed(site, "jobs")
-    restart(site, sections)
-    freeze(site, True)
+    site.close()
+    for name in site.databases:
+        site.psql(name, "delete from leasehold.spread where namespace = 'jobs'; select leasehold.bump_epoch()")
+    site.sections = sections
+    site.daemon = harness.Daemon("--config", write_spread(site.path, site))
+    site.client = harness.Client(site.daemon.target)
     for name in (section[0] for section in sections):
-        site.psql(name, "select leasehold.bump_epoch()")
+        wait_until(lambda: health(site.client, f"database/{name}") == "SERVING", BOUND, f"{name} being ready")
     freeze(site, False)
 
 
@@ -47,7 +330,7 @@ def tokens(site):
 
 
 def test_keys_move_to_one_more_database_and_back(cluster, other, tmp_path):  # noqa: F811
-    site = start(cluster, other, tmp_path / "leasehold.ini")  # noqa: F811
+    site = start(cluster, other, tmp_path / "leasehold.ini")
     site.clusters["us"] = other
     site.databases["us"] = other.create_database(migrated=True)
     two, three = site.sections, [*site.sections, ("us", site.url("us"), "", "no")]

@@ -144,6 +144,11 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
         item->message = lh_arena_strdup(strings, "maintenance");
         return;
     }
+    if (scope->is_elsewhere) {
+        item->outcome = LH_ACQUIRE_ELSEWHERE;
+        item->bound = lh_arena_strdup(strings, "k0 of a is in another database");
+        return;
+    }
     if (own != NULL && fake_is_expired(world, own)) {
         fake_end(world, scope, own, LH_END_EXPIRED);
         own = NULL;

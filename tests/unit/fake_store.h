@@ -73,6 +73,7 @@ struct fake_scope {
     int64_t stalled_since_us; /* free, with a live first waiter that could be asked; -1: not so */
     bool stalled_while_held;
     bool is_frozen;
+    bool is_elsewhere;
     int64_t claimed_until_us; /* by a reaper, for its hook */
     int reap_failures;
     bool is_left_to_hooks; /* in the batch that is being executed */

@@ -329,7 +329,7 @@ static const struct {
     {{.server = {.trouble = "refused"}, .now_us = NOW_US}, "the database is unavailable: refused", ""},
     {{.is_connected = true, .now_us = NOW_US}, "not registered in the database yet", ""},
     {{.is_connected = true, .refusal = DENIED, .now_us = NOW_US}, "the database refuses this daemon: " DENIED, DENIED},
-    {{.is_connected = true, .lacks_rules = true, SEEN(1)},
+    {{.is_connected = true, .lacks = "the access rules are not loaded yet", SEEN(1)},
      "the access rules are not loaded yet",
      "the access rules are not loaded yet"},
     {{.phase = "waiting for the database", .server = {.trouble = ""}, .now_us = NOW_US},

@@ -392,6 +392,22 @@ void lh_coordinator_need_rules(struct lh_coordinator *coordinator, bool needs_ru
     coordinator->needs_rules = needs_rules;
 }
 
+void lh_coordinator_on_spread(struct lh_coordinator *coordinator, lh_spread_cb *on_spread, void *arg)
+{
+    coordinator->on_spread = on_spread;
+    coordinator->spread_arg = arg;
+}
+
+void lh_coordinator_read_spread(struct lh_coordinator *coordinator)
+{
+    coordinator->spread_reads++;
+}
+
+void lh_coordinator_set_lack(struct lh_coordinator *coordinator, const char *lack)
+{
+    coordinator->lack = lack;
+}
+
 struct lh_store *lh_coordinator_store(struct lh_coordinator *coordinator)
 {
     return coordinator->store;
@@ -437,7 +453,18 @@ static enum lh_status fake_list(struct lh_store *store, const struct lh_list_req
 
 static bool fake_is_connected(struct lh_store *store)
 {
-    return true;
+    return !((struct fake_store *)store)->is_away;
+}
+
+static enum lh_status fake_claim_spread(struct lh_store *store, const struct lh_spread_claim *claim,
+                                        lh_store_cb *on_done, void *arg)
+{
+    struct fake_store *fake = (struct fake_store *)store;
+    snprintf(fake->claimed, sizeof(fake->claimed), "%s%s", claim->section, claim->settles ? "!" : "");
+    fake->claim_count++;
+    fake->on_claimed = on_done;
+    fake->claim_arg = arg;
+    return fake->is_away ? LH_DATABASE_UNAVAILABLE : LH_OK;
 }
 
 static enum lh_status fake_holders(struct lh_store *store, const char *ns, const char *key, int32_t max,
@@ -519,6 +546,7 @@ void fake_store_init(struct fake_store *store)
     static const struct lh_store_ops ops = {
         .get = fake_get,
         .list = fake_list,
+        .claim_spread = fake_claim_spread,
         .holders = fake_holders,
         .is_connected = fake_is_connected,
         .force_release = fake_force_release,

@@ -84,6 +84,10 @@ struct lh_coordinator {
     struct lh_readiness readiness;
     lh_rules_cb *on_rules;
     void *rules_arg;
+    lh_spread_cb *on_spread;
+    void *spread_arg;
+    unsigned spread_reads;
+    const char *lack;
     bool needs_rules;
 };
 
@@ -116,6 +120,11 @@ struct fake_store {
     unsigned audit_count;
     int64_t audit_sum;     /* of their counts */
     struct lh_audit audit; /* the last one; its count alone stays valid */
+    lh_store_cb *on_claimed;
+    void *claim_arg;
+    char claimed[64]; /* the last claim: its section, and ! if it settles */
+    unsigned claim_count;
+    bool is_away; /* the test's */
 };
 
 void fake_store_init(struct fake_store *store);

@@ -1,8 +1,10 @@
-/* The places of keys of a spread namespace: where leases are must not change with a release. */
+/* The places of keys of a spread namespace: where leases are must not change with a release, and what databases say decides. */
 #include <stdio.h>
 
-#include "service/places/spread.h"
-#include "test_service.h"
+#include "base/clock.h"
+#include "loop/loop.h"
+#include "service/service_internal.h"
+#include "test_service_fakes.h"
 
 #define KEYS 20000
 
@@ -20,7 +22,7 @@ static const struct {
 static const char *find(const char *const *names, size_t count, const char *key)
 {
     struct lh_spread *spread = lh_spread_create(names, count);
-    const char *name = names[lh_spread_find(spread, key)];
+    const char *name = names[lh_spread_find(spread, key).of];
 
     lh_spread_destroy(spread);
     return name;
@@ -49,8 +51,8 @@ START_TEST(one_more_database_takes_its_share_and_moves_nothing_else)
             char key[16];
             size_t from, to;
             snprintf(key, sizeof(key), "job-%d", i);
-            from = lh_spread_find(few, key);
-            to = lh_spread_find(more, key);
+            from = lh_spread_find(few, key).of;
+            to = lh_spread_find(more, key).of;
             ck_assert_msg(to == from || to == count, "%s moved from %s to %s", key, names[from], names[to]);
             moved += to != from;
         }
@@ -62,13 +64,418 @@ START_TEST(one_more_database_takes_its_share_and_moves_nothing_else)
 }
 END_TEST
 
+/* --- what databases say --- */
+
+static const char *const abc[] = {"a", "b", "c"}, *const bc[] = {"b", "c"}, *const ab[] = {"a", "b"};
+
+static struct lh_spread_row row_of(const char *section, const char *const *sections, size_t count, bool is_settled)
+{
+    return (struct lh_spread_row){
+        .ns = "jobs", .section = section, .sections = sections, .section_count = count, .is_settled = is_settled};
+}
+
+/* The slots that a settled claim gets. */
+static struct lh_spread_row settled(const char *section, const char *const *sections, size_t count)
+{
+    struct lh_spread_row row = row_of(section, sections, count, true);
+    struct lh_spread *spread = lh_spread_create(sections, count);
+
+    for (unsigned slot = 0; slot < LH_SPREAD_SLOTS; slot++)
+        if (strcmp(sections[lh_spread_first(spread, slot)], section) == 0)
+            row.slots[slot / 8] |= (uint8_t)(1 << slot % 8);
+    lh_spread_destroy(spread);
+    return row;
+}
+
+static void move_all(struct lh_spread_row *from, struct lh_spread_row *to)
+{
+    for (size_t i = 0; i < LH_SPREAD_BYTES; i++) {
+        if (to != NULL)
+            to->slots[i] |= from->slots[i];
+        from->slots[i] = 0;
+    }
+}
+
+static void check(const struct lh_spread *spread, const char *key, enum lh_spread_state state, size_t of, size_t other)
+{
+    struct lh_spread_place place = lh_spread_find(spread, key);
+
+    ck_assert_msg(place.state == state && place.of == of && place.other == other, "%s: state %d of %zu other %zu", key,
+                  place.state, place.of, place.other);
+}
+
+/* k1 is of b in {a, b}, and invoice-42 of a. */
+START_TEST(what_a_database_says_decides)
+{
+    struct lh_spread *spread = lh_spread_create(ab, 2);
+    struct lh_spread_row a = settled("a", ab, 2), b = settled("b", ab, 2);
+
+    check(spread, "k1", LH_SPREAD_UNREAD, 1, 1);
+    ck_assert(lh_spread_set_row(spread, 0, &a));
+    ck_assert(!lh_spread_set_row(spread, 0, &a));
+    check(spread, "invoice-42", LH_SPREAD_SERVED, 0, 2);
+    check(spread, "k1", LH_SPREAD_UNREAD, 1, 1);
+    ck_assert(lh_spread_set_row(spread, 1, &b));
+    check(spread, "k1", LH_SPREAD_SERVED, 1, 2);
+    ck_assert_uint_eq(lh_spread_count(spread, 0) + lh_spread_count(spread, 1), LH_SPREAD_SLOTS);
+    ck_assert_uint_eq(lh_spread_count(spread, 2), 0);
+
+    move_all(&b, NULL);
+    ck_assert(lh_spread_set_row(spread, 1, &b));
+    check(spread, "k1", LH_SPREAD_MOVING, 1, 2);
+    check(spread, "invoice-42", LH_SPREAD_SERVED, 0, 2);
+    b = settled("b", ab, 2);
+    move_all(&b, &a);
+    ck_assert(lh_spread_set_row(spread, 0, &a));
+    check(spread, "k1", LH_SPREAD_SERVED, 0, 2);
+    ck_assert_uint_eq(lh_spread_count(spread, 0), LH_SPREAD_SLOTS);
+    lh_spread_destroy(spread);
+}
+END_TEST
+
+START_TEST(a_slot_that_two_databases_have_is_served_by_neither)
+{
+    struct lh_spread *spread = lh_spread_create(ab, 2);
+    struct lh_spread_row a = settled("a", ab, 2), b = settled("b", ab, 2), both = a;
+
+    lh_spread_set_row(spread, 0, &a);
+    lh_spread_set_row(spread, 1, &b);
+    both = b;
+    move_all(&both, &a);
+    lh_spread_set_row(spread, 0, &a);
+    check(spread, "k1", LH_SPREAD_SEVERAL, 1, 0); /* old leases are where they were */
+    check(spread, "invoice-42", LH_SPREAD_SERVED, 0, 2);
+    move_all(&b, NULL);
+    lh_spread_set_row(spread, 1, &b);
+    check(spread, "k1", LH_SPREAD_SERVED, 0, 2);
+    lh_spread_destroy(spread);
+}
+END_TEST
+
+START_TEST(one_more_section_serves_all_keys_of_the_others)
+{
+    struct lh_spread *spread = lh_spread_create(abc, 3);
+    struct lh_spread_row a = settled("a", ab, 2), b = settled("b", ab, 2);
+    bool settles;
+
+    lh_spread_set_row(spread, 0, &a);
+    lh_spread_set_row(spread, 2, NULL);
+    check(spread, "k1", LH_SPREAD_UNREAD, 1, 1);
+    lh_spread_set_row(spread, 1, &b);
+    ck_assert_uint_eq(lh_spread_next_claim(spread, &settles), 3);
+    ck_assert_uint_eq(lh_spread_count(spread, 0) + lh_spread_count(spread, 1), LH_SPREAD_SLOTS);
+    lh_spread_destroy(spread);
+}
+END_TEST
+
+/* Zürich is of c in {a, b, c}. */
+START_TEST(a_slot_of_a_section_that_the_daemon_lacks_is_missing)
+{
+    struct lh_spread *spread = lh_spread_create(ab, 2);
+    struct lh_spread_row a = settled("a", abc, 3), b = settled("b", abc, 3);
+    bool settles;
+
+    lh_spread_set_row(spread, 0, &a);
+    check(spread, "Zürich", LH_SPREAD_UNREAD, 1, 1);
+    lh_spread_set_row(spread, 1, &b);
+    ck_assert_int_eq(lh_spread_find(spread, "Zürich").state, LH_SPREAD_MISSING);
+    ck_assert_uint_eq(lh_spread_next_claim(spread, &settles), 2);
+    check(spread, "k1", LH_SPREAD_SERVED, 1, 2);
+    lh_spread_destroy(spread);
+}
+END_TEST
+
+/* --- claims --- */
+
+START_TEST(a_claim_gets_slots_when_all_databases_have_one_of_the_same_sections)
+{
+    struct lh_spread *spread = lh_spread_create(ab, 2);
+    struct lh_spread_row a = row_of("a", ab, 2, false), b = row_of("b", ab, 2, false);
+    bool settles;
+
+    ck_assert_uint_eq(lh_spread_next_claim(spread, &settles), 2);
+    lh_spread_set_row(spread, 1, NULL);
+    ck_assert_uint_eq(lh_spread_next_claim(spread, &settles), 2); /* a was not reached */
+    check(spread, "k1", LH_SPREAD_UNREAD, 1, 0);
+    lh_spread_set_row(spread, 0, NULL);
+    check(spread, "k1", LH_SPREAD_UNCLAIMED, 1, 2);
+    ck_assert_uint_eq(lh_spread_next_claim(spread, &settles), 0);
+    ck_assert(!settles);
+    lh_spread_set_row(spread, 0, &a);
+    ck_assert_uint_eq(lh_spread_next_claim(spread, &settles), 1);
+    ck_assert(!settles);
+    lh_spread_set_row(spread, 1, &b);
+    ck_assert_uint_eq(lh_spread_next_claim(spread, &settles), 0);
+    ck_assert(settles);
+    a = settled("a", ab, 2);
+    lh_spread_set_row(spread, 0, &a);
+    check(spread, "k1", LH_SPREAD_UNCLAIMED, 1, 2);
+    ck_assert_uint_eq(lh_spread_next_claim(spread, &settles), 1);
+    ck_assert(settles);
+    b = settled("b", ab, 2);
+    lh_spread_set_row(spread, 1, &b);
+    ck_assert_uint_eq(lh_spread_next_claim(spread, &settles), 2);
+    check(spread, "k1", LH_SPREAD_SERVED, 1, 2);
+    lh_spread_destroy(spread);
+}
+END_TEST
+
+START_TEST(a_claim_stops_at_a_row_of_other_sections)
+{
+    struct lh_spread *spread = lh_spread_create(ab, 2);
+    struct lh_spread_row a = row_of("a", ab, 2, false), b = row_of("b", bc, 2, false);
+    bool settles;
+
+    lh_spread_set_row(spread, 0, &a);
+    lh_spread_set_row(spread, 1, &b);
+    ck_assert_uint_eq(lh_spread_next_claim(spread, &settles), 2);
+    check(spread, "k1", LH_SPREAD_UNCLAIMED, 1, 1);
+    check(spread, "invoice-42", LH_SPREAD_UNCLAIMED, 0, 1);
+    lh_spread_destroy(spread);
+}
+END_TEST
+
+/* Its row was lost: the database is older than it was, or another one. */
+START_TEST(a_share_that_another_database_has_by_now_is_not_taken_back)
+{
+    struct lh_spread *spread = lh_spread_create(ab, 2);
+    struct lh_spread_row a = row_of("a", ab, 2, false), b = settled("b", ab, 2), moved = settled("a", ab, 2);
+    bool settles;
+
+    lh_spread_set_row(spread, 0, &a);
+    lh_spread_set_row(spread, 1, &b);
+    ck_assert_uint_eq(lh_spread_next_claim(spread, &settles), 0);
+    ck_assert(settles);
+    move_all(&moved, &b);
+    lh_spread_set_row(spread, 1, &b);
+    ck_assert_uint_eq(lh_spread_next_claim(spread, &settles), 2);
+    lh_spread_destroy(spread);
+}
+END_TEST
+
+/* --- a service with two databases --- */
+
+static struct fake_store stores[2];
+static struct lh_coordinator coordinators[2];
+
+static struct lh_loop *loop;
+
+static void setup(void)
+{
+    loop = lh_loop_create();
+}
+
+static void teardown(void)
+{
+    lh_loop_destroy(loop);
+    test_arena_reset();
+}
+
+static struct lh_service *start(void)
+{
+    static const char *const jobs[] = {"jobs"};
+    struct lh_service_options options;
+    struct lh_service_place places[2];
+
+    lh_service_options_init(&options);
+    options.loop = loop;
+    memset(coordinators, 0, sizeof(coordinators));
+    for (int i = 0; i < 2; i++) {
+        fake_store_init(&stores[i]);
+        coordinators[i] = (struct lh_coordinator){.store = &stores[i].base, .readiness.is_ready = true};
+        places[i] = (struct lh_service_place){
+            .name = ab[i], .coordinator = &coordinators[i], .spread = jobs, .spread_count = 1};
+    }
+    return lh_service_create_placed(places, 2, &options);
+}
+
+static void answer(int place, const struct lh_spread_row *row)
+{
+    struct lh_spread_answer answer = {row, row != NULL};
+
+    coordinators[place].on_spread(coordinators[place].spread_arg, &answer);
+    lh_loop_run_once(loop, 0); /* the looks at open calls */
+}
+
+static struct lh_rpc_call *acquire(struct lh_service *service, const char *key)
+{
+    Leasehold__V1__AcquireRequest *request = new_acquire_request();
+    struct lh_rpc_call *call = fake_call(service, "/leasehold.v1.LeaseService/Acquire");
+
+    request->scope = new_scope("jobs", key);
+    fake_call_message(call, &request->base);
+    return call;
+}
+
+static void check_refused(struct lh_rpc_call *call, const char *words)
+{
+    ck_assert(call->is_finished);
+    ck_assert_str_eq(fake_call_reason(call), "DATABASE_UNAVAILABLE");
+    ck_assert_msg(strstr(call->message, words) != NULL, "%s", call->message);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+}
+
+START_TEST(databases_are_claimed_one_after_the_other_and_ready_then)
+{
+    struct lh_service *service = start();
+    struct lh_spread_row a = row_of("a", ab, 2, false), b = row_of("b", ab, 2, false);
+
+    ck_assert_str_eq(coordinators[0].lack, "its part of the spread namespaces was not read yet");
+    answer(1, NULL);
+    ck_assert_uint_eq(stores[0].claim_count + stores[1].claim_count, 0);
+    ck_assert_ptr_null(coordinators[1].lack);
+    answer(0, NULL);
+    ck_assert_ptr_nonnull(coordinators[1].lack);
+    ck_assert_str_eq(stores[0].claimed, "a");
+    answer(0, NULL); /* the claim is under way */
+    ck_assert_uint_eq(stores[0].claim_count, 1);
+    check_refused(acquire(service, "k1"), "the keys of jobs are not divided between the databases a, b yet");
+    stores[0].on_claimed(stores[0].claim_arg, LH_OK, NULL);
+    ck_assert_uint_eq(coordinators[0].spread_reads, 1);
+    answer(0, &a);
+    ck_assert_str_eq(stores[1].claimed, "b");
+    stores[1].on_claimed(stores[1].claim_arg, LH_OK, NULL);
+    answer(1, &b);
+    ck_assert_str_eq(stores[0].claimed, "a!");
+    stores[0].on_claimed(stores[0].claim_arg, LH_OK, NULL);
+    a = settled("a", ab, 2);
+    answer(0, &a);
+    ck_assert_str_eq(stores[1].claimed, "b!");
+    stores[1].on_claimed(stores[1].claim_arg, LH_OK, NULL);
+    b = settled("b", ab, 2);
+    answer(1, &b);
+    ck_assert_ptr_null(coordinators[0].lack);
+    ck_assert_ptr_null(coordinators[1].lack);
+    ck_assert_uint_eq(stores[0].claim_count + stores[1].claim_count, 4);
+    lh_service_destroy(service);
+}
+END_TEST
+
+START_TEST(a_claim_that_fails_is_tried_again_and_keeps_nobody_from_other_namespaces)
+{
+    struct lh_service *service = start();
+    struct lh_error error = {.message = "permission denied"};
+
+    answer(0, NULL);
+    answer(1, NULL);
+    stores[0].on_claimed(stores[0].claim_arg, LH_INTERNAL, &error);
+    answer(0, NULL);
+    ck_assert_uint_eq(stores[0].claim_count, 2);
+    ck_assert_ptr_null(coordinators[0].lack);
+    ck_assert_ptr_null(coordinators[1].lack);
+    stores[0].on_claimed(stores[0].claim_arg, LH_CANCELED, &error);
+    lh_service_destroy(service);
+}
+END_TEST
+
+START_TEST(waiters_of_a_key_that_goes_elsewhere_are_sent_away)
+{
+    struct lh_service *service = start();
+    struct lh_spread_row a = settled("a", ab, 2), b = settled("b", ab, 2), none = b;
+    struct lh_acquire_result gone = {.status = LH_CANCELED};
+    struct lh_rpc_call *moved, *kept;
+
+    answer(0, &a);
+    answer(1, &b);
+    moved = acquire(service, "k1");
+    kept = acquire(service, "invoice-42");
+    ck_assert_str_eq(coordinators[1].acquire->key, "k1");
+    ck_assert_str_eq(coordinators[0].acquire->key, "invoice-42");
+    move_all(&none, NULL);
+    answer(1, &none);
+    ck_assert_ptr_eq(coordinators[1].canceled, coordinators[1].acquire);
+    ck_assert(!kept->is_finished);
+    ck_assert_ptr_null(coordinators[0].canceled);
+    check_refused(moved,
+                  "this key of jobs is on its way from database b to another: call again with the same lease key");
+    coordinators[1].acquire->on_done(coordinators[1].acquire, &gone);
+    check_refused(acquire(service, "k1"), "this key of jobs is on its way from database b to another");
+
+    move_all(&b, &a);
+    answer(0, &a);
+    ck_assert(!kept->is_finished);
+    moved = acquire(service, "k1");
+    ck_assert_str_eq(coordinators[0].acquire->key, "k1");
+    coordinators[0].acquire->on_done(coordinators[0].acquire, &gone);
+    fake_call_end(moved, LH_RPC_END_FINISHED);
+    fake_call_end(kept, LH_RPC_END_CANCELED);
+    coordinators[0].canceled->on_done(coordinators[0].canceled, &gone);
+    lh_service_destroy(service);
+}
+END_TEST
+
+START_TEST(a_key_that_two_databases_have_is_refused_with_both_names)
+{
+    struct lh_service *service = start();
+    struct lh_spread_row a = settled("a", ab, 2), b = settled("b", ab, 2), copy = b;
+
+    move_all(&copy, &a);
+    answer(0, &a);
+    answer(1, &b);
+    check_refused(acquire(service, "k1"), "the databases a and b both say that they have this key of jobs");
+    lh_service_destroy(service);
+}
+END_TEST
+
+static void on_beaten(struct lh_holder_request *request)
+{
+    *(bool *)request->arg = true;
+}
+
+START_TEST(a_renewal_goes_to_no_database_that_may_not_know_the_lease)
+{
+    struct lh_service *service = start();
+    struct lh_spread_row a = settled("a", abc, 3), b = settled("b", abc, 3);
+    struct lh_holder_entry items[2] = {{.item = {.ns = "jobs", .key = "k1"}},
+                                       {.item = {.ns = "jobs", .key = "Zürich"}}};
+    bool is_done = false;
+    struct lh_holder_request request = {.items = items, .count = 2, .on_done = on_beaten, .arg = &is_done};
+
+    /* Nothing was read yet: no item is sent, and the answer comes later. */
+    ck_assert_int_eq(lh_route_heartbeat(service, &request), LH_OK);
+    ck_assert(!is_done);
+    ck_assert_uint_eq(coordinators[0].heartbeat->count, 0);
+    coordinators[0].heartbeat->on_done(coordinators[0].heartbeat);
+    ck_assert(is_done);
+    ck_assert_int_eq(items[0].item.outcome, LH_OUTCOME_RETRY);
+
+    answer(0, &a);
+    answer(1, &b);
+    is_done = false;
+    ck_assert_int_eq(lh_route_heartbeat(service, &request), LH_OK);
+    ck_assert_uint_eq(coordinators[1].heartbeat->count, 1);
+    coordinators[1].heartbeat->items[0].item.outcome = LH_OUTCOME_OK;
+    coordinators[1].heartbeat->on_done(coordinators[1].heartbeat);
+    ck_assert(is_done);
+    ck_assert_int_eq(items[0].item.outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(items[1].item.outcome, LH_OUTCOME_RETRY);
+    check_refused(
+        acquire(service, "Zürich"),
+        "no database of this daemon has this key of jobs: its keys are in the sections a, b, c, this daemon has a, b");
+    lh_service_destroy(service);
+}
+END_TEST
+
 Suite *spread_suite(void)
 {
     Suite *suite = suite_create("spread");
     TCase *tcase = tcase_create("spread");
 
+    tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_key_is_where_it_always_was, 0, sizeof(golden) / sizeof(golden[0]));
     tcase_add_test(tcase, one_more_database_takes_its_share_and_moves_nothing_else);
+    tcase_add_test(tcase, what_a_database_says_decides);
+    tcase_add_test(tcase, a_slot_that_two_databases_have_is_served_by_neither);
+    tcase_add_test(tcase, one_more_section_serves_all_keys_of_the_others);
+    tcase_add_test(tcase, a_slot_of_a_section_that_the_daemon_lacks_is_missing);
+    tcase_add_test(tcase, a_claim_gets_slots_when_all_databases_have_one_of_the_same_sections);
+    tcase_add_test(tcase, a_claim_stops_at_a_row_of_other_sections);
+    tcase_add_test(tcase, a_share_that_another_database_has_by_now_is_not_taken_back);
+    tcase_add_test(tcase, databases_are_claimed_one_after_the_other_and_ready_then);
+    tcase_add_test(tcase, a_claim_that_fails_is_tried_again_and_keeps_nobody_from_other_namespaces);
+    tcase_add_test(tcase, waiters_of_a_key_that_goes_elsewhere_are_sent_away);
+    tcase_add_test(tcase, a_key_that_two_databases_have_is_refused_with_both_names);
+    tcase_add_test(tcase, a_renewal_goes_to_no_database_that_may_not_know_the_lease);
     suite_add_tcase(suite, tcase);
     return suite;
 }

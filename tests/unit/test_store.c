@@ -66,8 +66,8 @@ void test_store_start(struct test_store *test, const char *conninfo, unsigned la
 static void start(struct test_store *test, const char *conninfo, unsigned lanes, unsigned hook_lanes,
                   int64_t stop_timeout_us)
 {
-    static const struct lh_store_events events = {on_lane_up,     on_lane_down, on_control_up, on_control_down,
-                                                  on_listener_up, on_wake,      NULL,          NULL};
+    static const struct lh_store_events events = {
+        on_lane_up, on_lane_down, on_control_up, on_control_down, on_listener_up, on_wake, NULL, NULL, NULL};
     struct lh_store_options options;
 
     memset(test, 0, sizeof(*test));

@@ -137,9 +137,14 @@ const char *lh_call_words_of_outage(const struct lh_service *service, const char
                                     const char *what_next, char words[LH_OUTAGE_WORDS_BYTES])
 {
     const struct lh_place *place = find_away(service, ns, key);
+    char why_not[LH_SPREAD_WORDS_BYTES];
     struct lh_readiness readiness;
     bool has_cause;
 
+    if (ns != NULL && key != NULL && lh_places_why_not(service->places, ns, key, why_not)) {
+        snprintf(words, LH_OUTAGE_WORDS_BYTES, "%s: %s", why_not, what_next);
+        return words;
+    }
     lh_coordinator_readiness(place->coordinator, &readiness);
     has_cause = readiness.cause[0] != '\0';
     snprintf(words, LH_OUTAGE_WORDS_BYTES, "the database %s%sis unavailable%s%s%s: nothing is known to be lost, %s",

@@ -97,6 +97,14 @@ static void on_rules_of_place(void *arg, const struct lh_access_answer *answer)
     lh_arena_finish(&arena);
 }
 
+static void on_spread(void *arg, const struct lh_spread_answer *answer)
+{
+    struct lh_place *place = arg;
+
+    if (lh_places_keep_spread(place->service->places, place, answer))
+        look_at_what_is_open(place->service); /* waiters of keys that have gone elsewhere */
+}
+
 void lh_service_set_access(struct lh_service *service, bool is_on, const char *const *admins, size_t admin_count)
 {
     lh_access_configure(service->access, is_on, admins, admin_count);
@@ -136,7 +144,11 @@ void lh_rights_start(struct lh_service *service, struct lh_loop *loop)
         place->service = service;
         lh_coordinator_on_rules(place->coordinator, is_only ? on_rules : on_rules_of_place,
                                 is_only ? (void *)service : place);
+        if (place->spread_count > 0)
+            lh_coordinator_on_spread(place->coordinator, on_spread, place);
     }
+    if (lh_places_spread_count(service->places) > 0)
+        lh_places_lack_spread(service->places);
 }
 
 void lh_rights_tick(struct lh_service *service)

@@ -110,7 +110,7 @@ static void give_back(struct acquire_call *acquire)
     back->request.count = count;
     back->request.on_done = on_given_back;
     back->request.arg = back;
-    if (lh_route_release(acquire->service, &back->request) != LH_OK)
+    if (lh_coordinator_release(acquire->coordinator, &back->request) != LH_OK)
         on_given_back(&back->request);
 }
 
@@ -253,6 +253,8 @@ static bool tells_contention(enum lh_status status)
     return status == LH_LEASE_HELD || status == LH_WAIT_TIMEOUT || status == LH_BLOCKING_TIMEOUT;
 }
 
+static const char with_the_key[] = "call again with the same lease key";
+
 /* What a person is told; `words` is room for it. */
 static const char *describe(const struct lh_service *service, const struct lh_acquire *request,
                             const struct lh_wanted_scope *scope, const struct lh_acquire_result *result,
@@ -273,7 +275,10 @@ static const char *describe(const struct lh_service *service, const struct lh_ac
         return "the server is shutting down: call another, or again, with the same lease key; the place in the queue "
                "is kept for 10 s";
     case LH_DATABASE_UNAVAILABLE:
-        return lh_call_words_of_outage(service, request->ns, request->key, "call again with the same lease key", words);
+        if (result->bound == NULL)
+            return lh_call_words_of_outage(service, scope->ns, scope->key, with_the_key, words);
+        snprintf(words, LH_CONTENTION_TEXT_BYTES, "%s: %s", result->bound, with_the_key); /* it is elsewhere */
+        return words;
     case LH_ACCESS_DENIED:
         snprintf(words, LH_CONTENTION_TEXT_BYTES, "%s must be %s", result->field, result->bound);
         return words;
@@ -355,6 +360,33 @@ void lh_acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *reques
     lh_call_refuse(call, &violations);
 }
 
+/* The first of its scopes that no database may grant, or that is in another than the first one. */
+static struct lh_wanted_scope moved_scope(const struct lh_service *service, const struct lh_acquire *request)
+{
+    size_t i = 0;
+
+    while (i + 1 < lh_acquire_scope_count(request) &&
+           lh_places_granting(service->places, lh_acquire_nth_scope(request, i).ns,
+                              lh_acquire_nth_scope(request, i).key) != NULL)
+        i++;
+    return lh_acquire_nth_scope(request, i);
+}
+
+void lh_acquire_refuse_moved(struct lh_rpc_call *call, const struct lh_acquire *request)
+{
+    struct lh_service *service = lh_call_service(call);
+    struct lh_wanted_scope scope = moved_scope(service, request);
+    const struct lh_place *place = lh_places_granting(service->places, scope.ns, scope.key);
+    char words[LH_OUTAGE_WORDS_BYTES];
+    struct lh_failure failure = {.status = LH_DATABASE_UNAVAILABLE, .ns = scope.ns, .key = scope.key, .message = words};
+
+    if (place == NULL)
+        lh_call_words_of_outage(service, scope.ns, scope.key, with_the_key, words);
+    else
+        snprintf(words, sizeof(words), "this key is in database %s now: %s", place->name, with_the_key);
+    lh_failure_send(call, &failure);
+}
+
 static void on_refused(void *arg, const struct lh_acquire_result *result)
 {
     struct acquire_call *acquire = arg;
@@ -396,10 +428,18 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
 
 /* --- the call --- */
 
-/* Of the database in which the namespaces live. */
-static struct lh_coordinator *coordinator_of(const struct acquire_call *acquire)
+struct lh_coordinator *lh_acquire_coordinator(const struct lh_service *service, const struct lh_acquire *request)
 {
-    return lh_places_coordinator(acquire->service->places, acquire->acquire.ns, acquire->acquire.key);
+    const struct lh_place *place = NULL;
+
+    for (size_t i = 0; i < lh_acquire_scope_count(request); i++) {
+        struct lh_wanted_scope scope = lh_acquire_nth_scope(request, i);
+        const struct lh_place *of = lh_places_granting(service->places, scope.ns, scope.key);
+        if (of == NULL || (place != NULL && of != place))
+            return NULL;
+        place = of;
+    }
+    return place->coordinator;
 }
 
 static const char *keep_text(char **at, const char *text)
@@ -458,6 +498,7 @@ static void start(struct lh_rpc_call *call, const struct lh_access_caller *who, 
                   lh_progress_cb *on_progress, acquire_granted_fn *tell)
 {
     size_t count = lh_acquire_scope_count(request);
+    struct lh_coordinator *coordinator = lh_acquire_coordinator(lh_call_service(call), request);
     struct acquire_call *acquire;
     struct lh_usage *caller;
     enum lh_status status;
@@ -467,14 +508,19 @@ static void start(struct lh_rpc_call *call, const struct lh_access_caller *who, 
         lh_acquire_fail(call, who, request, &result);
         return;
     }
+    if (coordinator == NULL) {
+        lh_acquire_refuse_moved(call, request);
+        return;
+    }
     if (!lh_usage_take(call, lh_acquire_bound(request), count, &caller))
         return;
     acquire = keep(request, call, who);
     acquire->caller = caller;
     acquire->acquire.on_progress = on_progress;
     acquire->tell_granted = tell;
+    acquire->coordinator = coordinator;
     lh_rpc_call_set_data(call, acquire);
-    status = lh_coordinator_acquire(coordinator_of(acquire), &acquire->acquire);
+    status = lh_coordinator_acquire(coordinator, &acquire->acquire);
     if (status == LH_OK)
         return;
     lh_rpc_call_set_data(call, NULL);
@@ -525,7 +571,7 @@ void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     if (acquire->is_refused)
         return;
     if (!acquire->is_told)
-        lh_coordinator_cancel(coordinator_of(acquire), &acquire->acquire);
+        lh_coordinator_cancel(acquire->coordinator, &acquire->acquire);
     else if (reason == LH_RPC_END_FINISHED && acquire->acquire.on_progress == NULL)
         keep_told(acquire);
     else if (reason == LH_RPC_END_FINISHED)
@@ -547,12 +593,16 @@ bool lh_acquire_check_rights(struct lh_service *service, int max)
         lh_list_remove(&acquire->in_order);
         lh_list_append(&service->acquires, &acquire->in_order);
         const char *forbidden = call == NULL ? NULL : lh_acquire_forbidden(&acquire->who, &acquire->acquire);
-        if (forbidden == NULL)
+        bool is_moved = lh_acquire_coordinator(service, &acquire->acquire) != acquire->coordinator;
+        if (call == NULL || (forbidden == NULL && !is_moved))
             continue;
         acquire->call = NULL;
         lh_rpc_call_set_data(call, NULL);
-        lh_permit_refuse(call, &acquire->who, LH_RIGHT_LEASE, forbidden);
-        lh_coordinator_cancel(coordinator_of(acquire), &acquire->acquire);
+        if (forbidden != NULL)
+            lh_permit_refuse(call, &acquire->who, LH_RIGHT_LEASE, forbidden);
+        else
+            lh_acquire_refuse_moved(call, &acquire->acquire);
+        lh_coordinator_cancel(acquire->coordinator, &acquire->acquire);
     }
     return false;
 }

@@ -11,7 +11,8 @@ typedef void acquire_granted_fn(struct acquire_call *acquire, const struct lh_ac
 struct acquire_call {
     struct lh_acquire acquire;
     struct lh_service *service;
-    struct lh_rpc_call *call; /* NULL: the call is ABANDONED */
+    struct lh_coordinator *coordinator; /* the coordinator that has it; its key may be elsewhere by now */
+    struct lh_rpc_call *call;           /* NULL: the call is ABANDONED */
     acquire_granted_fn *tell_granted;
     struct lh_usage *caller;
     struct lh_access_caller who;
@@ -59,8 +60,11 @@ void lh_acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *wh
 void lh_acquire_name_holders(struct lh_service *service, const struct lh_acquire *request,
                              const struct lh_acquire_result *result, lh_refusal_cb *then, void *arg);
 
-/* Answers the call with a refusal of lh_coordinator_acquire. */
+/* Returns the coordinator of the database that may grant the request, or NULL: the databases have to agree first. */
+struct lh_coordinator *lh_acquire_coordinator(const struct lh_service *service, const struct lh_acquire *request);
+/* Answers the call with a refusal of lh_coordinator_acquire, or that its key is in another database than it was. */
 void lh_acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *request, enum lh_status status);
+void lh_acquire_refuse_moved(struct lh_rpc_call *call, const struct lh_acquire *request);
 
 /* Hides the holder from a caller without the right to read; it learns only that the scope is held. */
 void lh_acquire_hide_holder(const struct lh_access_caller *who, const char *ns, const char *key,
@@ -69,7 +73,8 @@ void lh_acquire_hide_holder(const struct lh_access_caller *who, const char *ns, 
 void lh_acquires_start(struct lh_service *service);
 void lh_acquire_tick(struct lh_service *service);
 void lh_acquire_finish(struct lh_service *service);
-/* Ends at most `max` calls of this round whose callers have lost their right. Returns true if more calls are left. */
+/* Looks at no more than `max` calls of this round, and ends those whose callers have lost their right or whose keys are in
+   another database now. Returns true if more calls are left. */
 bool lh_acquire_check_rights(struct lh_service *service, int max);
 
 #endif

@@ -109,10 +109,15 @@ static void on_done(struct lh_holder_request *request)
 
 static void begin(struct lh_rpc_call *call, const struct lh_holder_item *item, int32_t units)
 {
+    const struct lh_place *place = lh_places_holding(lh_call_service(call)->places, item->ns, item->key);
     struct downgrade_call *downgrade;
     struct lh_usage *caller;
     enum lh_status status;
 
+    if (place == NULL) {
+        lh_call_fail(call, LH_DATABASE_UNAVAILABLE, NULL, item->ns, item->key);
+        return;
+    }
     if (!lh_usage_take(call, LH_USAGE_PENDING, 1, &caller))
         return;
     downgrade = lh_alloc_zero(1, sizeof(*downgrade));
@@ -128,9 +133,7 @@ static void begin(struct lh_rpc_call *call, const struct lh_holder_item *item, i
     downgrade->request =
         (struct lh_holder_request){.items = &downgrade->entry, .count = 1, .on_done = on_done, .arg = downgrade};
     lh_rpc_call_set_data(call, downgrade);
-    status = lh_coordinator_downgrade(
-        lh_places_coordinator(downgrade->service->places, downgrade->entry.item.ns, downgrade->entry.item.key),
-        &downgrade->request);
+    status = lh_coordinator_downgrade(place->coordinator, &downgrade->request);
     if (status == LH_OK)
         return;
     lh_rpc_call_set_data(call, NULL);

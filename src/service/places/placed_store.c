@@ -32,11 +32,17 @@ static struct lh_store *find(const struct lh_store *store, const char *ns)
     return place == NULL ? NULL : place->store;
 }
 
+/* NULL: see not_found. */
 static struct lh_store *find_scope(const struct lh_store *store, const char *ns, const char *key)
 {
-    const struct lh_place *place = lh_places_of(places_of(store), ns, key);
+    const struct lh_place *place = lh_places_holding(places_of(store), ns, key);
 
     return place == NULL ? NULL : place->store;
+}
+
+static enum lh_status not_found(const struct lh_store *store, const char *ns)
+{
+    return lh_places_is_spread(places_of(store), ns) ? LH_DATABASE_UNAVAILABLE : LH_INVALID_ARGUMENT;
 }
 
 static struct lh_store *home(const struct lh_store *store)
@@ -49,14 +55,14 @@ static struct lh_store *home(const struct lh_store *store)
 static enum lh_status get(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg)
 {
     struct lh_store *of = find_scope(store, ns, key);
-    return of == NULL ? LH_INVALID_ARGUMENT : of->ops->get(of, ns, key, on_done, arg);
+    return of == NULL ? not_found(store, ns) : of->ops->get(of, ns, key, on_done, arg);
 }
 
 static enum lh_status holders(struct lh_store *store, const char *ns, const char *key, int32_t max, lh_list_cb *on_done,
                               void *arg)
 {
     struct lh_store *of = find_scope(store, ns, key);
-    return of == NULL ? LH_INVALID_ARGUMENT : of->ops->holders(of, ns, key, max, on_done, arg);
+    return of == NULL ? not_found(store, ns) : of->ops->holders(of, ns, key, max, on_done, arg);
 }
 
 static enum lh_status force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
@@ -64,7 +70,7 @@ static enum lh_status force_release(struct lh_store *store, const char *ns, cons
                                     void *arg)
 {
     struct lh_store *of = find_scope(store, ns, key);
-    return of == NULL ? LH_INVALID_ARGUMENT
+    return of == NULL ? not_found(store, ns)
                       : of->ops->force_release(of, ns, key, reason, token, all, requester, on_done, arg);
 }
 
@@ -176,7 +182,9 @@ static enum lh_status administer(struct lh_store *store, const struct lh_admin_r
         of = find_scope(store, request->ns, request->change->values[0]);
     else if (request->ns != NULL)
         of = find(store, request->ns);
-    return of == NULL ? LH_INVALID_ARGUMENT : of->ops->administer(of, request, on_done, arg);
+    if (of == NULL)
+        return not_found(store, request->ns);
+    return of->ops->administer(of, request, on_done, arg);
 }
 
 static enum lh_status list_rows(struct lh_store *store, const struct lh_list_page *page, lh_rows_cb *on_done, void *arg)

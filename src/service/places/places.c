@@ -4,16 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/places/spread.h"
-
 /* A namespace that places have, in order of names. */
 struct placed {
     const char *ns;
     struct lh_place *place; /* of several the first by its name */
     bool is_spread;
-    struct lh_spread *spread; /* NULL: there is one place */
-    struct lh_place **places; /* with `spread` */
-    size_t count;
+    struct lh_spread_namespace *spread; /* NULL: it is not */
 };
 
 struct lh_places {
@@ -23,6 +19,8 @@ struct lh_places {
     struct lh_place *standard; /* that has what is not placed, or NULL */
     struct placed *placed;
     size_t placed_count;
+    struct lh_spread_namespace *spread; /* as many as `placed`, at most */
+    size_t spread_count;
     struct lh_arena strings;
 };
 
@@ -66,16 +64,21 @@ static void copy(struct lh_places *places, struct lh_place *place, const struct 
 static struct placed unite(struct lh_places *places, const struct placed *entries, size_t count)
 {
     struct placed all = entries[0];
-    const char **names = lh_alloc(count * sizeof(*names));
 
-    all.places = lh_arena_alloc(&places->strings, count * sizeof(struct lh_place *));
-    all.count = count;
+    if (!all.is_spread)
+        return all;
+    all.spread = &places->spread[places->spread_count++];
+    *all.spread = (struct lh_spread_namespace){
+        .ns = all.ns,
+        .names = lh_arena_alloc(&places->strings, count * sizeof(*all.spread->names)),
+        .places = lh_arena_alloc(&places->strings, count * sizeof(struct lh_place *)),
+        .count = count,
+    };
     for (size_t i = 0; i < count; i++) {
-        all.places[i] = entries[i].place;
-        names[i] = entries[i].place->name;
+        all.spread->places[i] = entries[i].place;
+        all.spread->names[i] = entries[i].place->name;
     }
-    all.spread = lh_spread_create(names, count);
-    free(names);
+    all.spread->slots = lh_spread_create(all.spread->names, count);
     return all;
 }
 
@@ -88,7 +91,7 @@ static void unite_all(struct lh_places *places)
         for (next = at + 1; next < places->placed_count; next++)
             if (strcmp(places->placed[at].ns, places->placed[next].ns) != 0)
                 break;
-        places->placed[kept++] = next == at + 1 ? places->placed[at] : unite(places, &places->placed[at], next - at);
+        places->placed[kept++] = unite(places, &places->placed[at], next - at);
     }
     places->placed_count = kept;
 }
@@ -103,6 +106,7 @@ struct lh_places *lh_places_create(const struct lh_service_place *list, size_t c
     places->count = count;
     places->list = lh_alloc_zero(count, sizeof(*places->list));
     places->placed = lh_alloc_zero(placed + 1, sizeof(*places->placed));
+    places->spread = lh_alloc_zero(placed + 1, sizeof(*places->spread));
     for (size_t i = 0; i < count; i++) {
         copy(places, &places->list[i], &list[i]);
         if (list[i].is_default)
@@ -118,9 +122,10 @@ void lh_places_destroy(struct lh_places *places)
 {
     for (size_t i = 0; i < places->count; i++)
         lh_arena_finish(&places->list[i].rule_memory);
-    for (size_t i = 0; i < places->placed_count; i++)
-        lh_spread_destroy(places->placed[i].spread);
+    for (size_t i = 0; i < places->spread_count; i++)
+        lh_spread_destroy(places->spread[i].slots);
     lh_arena_finish(&places->strings);
+    free(places->spread);
     free(places->placed);
     free(places->list);
     free(places);
@@ -139,6 +144,16 @@ struct lh_place *lh_places_at(const struct lh_places *places, size_t index)
 struct lh_place *lh_places_home(const struct lh_places *places)
 {
     return places->home;
+}
+
+size_t lh_places_spread_count(const struct lh_places *places)
+{
+    return places->spread_count;
+}
+
+struct lh_spread_namespace *lh_places_spread_at(const struct lh_places *places, size_t index)
+{
+    return &places->spread[index];
 }
 
 /* --- where --- */
@@ -187,14 +202,21 @@ struct lh_place *lh_places_of(const struct lh_places *places, const char *ns, co
 
     if (placed == NULL)
         return places->standard;
-    return placed->spread == NULL ? placed->place : placed->places[lh_spread_find(placed->spread, key)];
+    if (placed->spread == NULL)
+        return placed->place;
+    return placed->spread->places[lh_spread_find(placed->spread->slots, key).of];
+}
+
+struct lh_spread_namespace *lh_places_spread(const struct lh_places *places, const char *ns)
+{
+    const struct placed *placed = find_placed(places, ns);
+
+    return placed == NULL ? NULL : placed->spread;
 }
 
 bool lh_places_is_spread(const struct lh_places *places, const char *ns)
 {
-    const struct placed *placed = find_placed(places, ns);
-
-    return placed != NULL && placed->is_spread;
+    return lh_places_spread(places, ns) != NULL;
 }
 
 const struct lh_hand_over *lh_places_asked(const struct lh_places *places, const char *ns, const char *key,
@@ -222,8 +244,8 @@ static bool has(const struct lh_places *places, const struct lh_place *place, co
 {
     const struct placed *placed = find_placed(places, ns);
 
-    for (size_t i = 0; placed != NULL && placed->spread != NULL && i < placed->count; i++)
-        if (placed->places[i] == place)
+    for (size_t i = 0; placed != NULL && placed->spread != NULL && i < placed->spread->count; i++)
+        if (placed->spread->places[i] == place)
             return true;
     return place == (placed != NULL ? placed->place : places->standard);
 }

@@ -93,7 +93,7 @@ static enum lh_status send_parts(const struct lh_service *service, struct split 
     for (size_t i = 0; i < lh_places_count(service->places); i++) {
         struct part *part = &split->parts[i];
         enum lh_status status = LH_OK;
-        if (part->request.count == 0)
+        if (part->split == NULL)
             continue;
         status = send(lh_places_at(service->places, i)->coordinator, &part->request);
         if (status == LH_OK)
@@ -104,7 +104,8 @@ static enum lh_status send_parts(const struct lh_service *service, struct split 
     return split->open > 0 ? LH_OK : first;
 }
 
-/* The place of the first item, or the home where there is no item to send. */
+/* The place of the first item, or the home where there is no item to send. One whose place is not known is RETRY, as if there
+   were several. */
 static const struct lh_place *find_only(const struct lh_places *places, const struct lh_holder_request *request,
                                         bool *are_several)
 {
@@ -115,22 +116,18 @@ static const struct lh_place *find_only(const struct lh_places *places, const st
         const struct lh_place *place;
         if (request->items[i].skip)
             continue;
-        place = lh_places_of(places, request->items[i].item.ns, request->items[i].item.key);
-        *are_several = only != NULL && place != only;
+        place = lh_places_holding(places, request->items[i].item.ns, request->items[i].item.key);
+        *are_several = place == NULL || (only != NULL && place != only);
         only = only != NULL ? only : place;
     }
     return only != NULL ? only : lh_places_home(places);
 }
 
-/* A database that is late may look at its items when the whole is gone. */
-static void put(const struct lh_places *places, struct split *split, size_t index)
+static struct part *open_part(struct split *split, size_t place)
 {
-    struct lh_holder_entry *entry = &split->whole->items[index];
-    size_t place = (size_t)(lh_places_of(places, entry->item.ns, entry->item.key) - lh_places_at(places, 0));
     struct part *part = &split->parts[place];
-    struct lh_holder_entry *own;
 
-    if (part->request.items == NULL) {
+    if (part->split == NULL) {
         size_t most = split->whole->count;
         part->request.items = lh_arena_alloc(&split->memory, most * sizeof(*part->request.items));
         part->places = lh_arena_alloc(&split->memory, most * sizeof(*part->places));
@@ -138,6 +135,21 @@ static void put(const struct lh_places *places, struct split *split, size_t inde
         part->request.arg = part;
         part->split = split;
     }
+    return part;
+}
+
+/* A database that is late may look at its items when the whole is gone. */
+static void put(const struct lh_places *places, struct split *split, size_t index)
+{
+    struct lh_holder_entry *entry = &split->whole->items[index];
+    const struct lh_place *place = lh_places_holding(places, entry->item.ns, entry->item.key);
+    struct part *part;
+    struct lh_holder_entry *own;
+
+    entry->item.outcome = LH_OUTCOME_RETRY; /* until its database has answered */
+    if (place == NULL)
+        return;
+    part = open_part(split, (size_t)(place - lh_places_at(places, 0)));
     own = &part->request.items[part->request.count];
     *own = *entry;
     own->item.ns = lh_arena_strdup(&split->memory, entry->item.ns);
@@ -145,7 +157,24 @@ static void put(const struct lh_places *places, struct split *split, size_t inde
     if (entry->item.value != NULL)
         own->item.value = lh_arena_strdup(&split->memory, entry->item.value);
     part->places[part->request.count++] = index;
-    entry->item.outcome = LH_OUTCOME_RETRY; /* until its database has answered */
+}
+
+static struct split *split_up(const struct lh_service *service, struct lh_holder_request *request)
+{
+    const struct lh_places *places = service->places;
+    struct split *split = lh_alloc_zero(1, sizeof(*split) + lh_places_count(places) * sizeof(split->parts[0]));
+    bool has_part = false;
+
+    split->whole = request;
+    lh_timer_init(&split->timer, service->loop, on_others_late, split);
+    for (size_t i = 0; i < request->count; i++)
+        if (!request->items[i].skip)
+            put(places, split, i);
+    for (size_t i = 0; i < lh_places_count(places); i++)
+        has_part |= split->parts[i].split != NULL;
+    if (!has_part) /* no place is known: one without items, for the answer comes later */
+        open_part(split, (size_t)(lh_places_home(places) - lh_places_at(places, 0)));
+    return split;
 }
 
 static enum lh_status send_holder(const struct lh_service *service, struct lh_holder_request *request, send_cb *send)
@@ -156,17 +185,12 @@ static enum lh_status send_holder(const struct lh_service *service, struct lh_ho
     struct split *split;
     enum lh_status status;
 
-    if (lh_places_count(places) == 1)
+    if (lh_places_count(places) == 1 && lh_places_spread_count(places) == 0)
         return send(lh_places_home(places)->coordinator, request);
     only = find_only(places, request, &are_several);
     if (!are_several)
         return send(only->coordinator, request);
-    split = lh_alloc_zero(1, sizeof(*split) + lh_places_count(places) * sizeof(split->parts[0]));
-    split->whole = request;
-    lh_timer_init(&split->timer, service->loop, on_others_late, split);
-    for (size_t i = 0; i < request->count; i++)
-        if (!request->items[i].skip)
-            put(places, split, i);
+    split = split_up(service, request);
     status = send_parts(service, split, send);
     if (status != LH_OK)
         free_split(split);

@@ -2,23 +2,48 @@
 
 #include <assert.h>
 #include <openssl/evp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "lease/store.h"
 
 #define SLOT_BITS 12
 #define SLOTS (1 << SLOT_BITS)
 #define HASH_BYTES 32 /* of SHA-256 */
 #define WORDS_BYTES 80
 
+_Static_assert(SLOTS == LH_SPREAD_SLOTS && SLOTS == LH_SPREAD_BYTES * 8, "slots");
+
+/* What a database says. */
+struct database {
+    const char *name;
+    bool is_read;
+    bool has_row;
+    bool is_ours; /* its row is of the sections that this daemon has */
+    struct lh_spread_row row;
+    struct lh_arena memory;
+};
+
+struct slot {
+    uint8_t first; /* by its name */
+    uint8_t of;
+    uint8_t other;
+    uint8_t state;
+    bool was_served; /* by `of` */
+};
+
 struct lh_spread {
     EVP_MD *md;
     EVP_MD_CTX *context; /* looking up the algorithm takes longer than a hash */
-    uint8_t owners[SLOTS];
+    struct slot slots[SLOTS];
+    struct lh_arena names;
+    size_t count;
+    struct database databases[];
 };
+
+/* --- hashes --- */
 
 static void hash_of(const struct lh_spread *spread, const char *text, uint8_t hash[HASH_BYTES])
 {
@@ -28,33 +53,165 @@ static void hash_of(const struct lh_spread *spread, const char *text, uint8_t ha
         abort(); /* a key without a place */
 }
 
-static uint8_t owner_of(const struct lh_spread *spread, unsigned slot, const char *const *names, size_t count)
+static uint8_t first_of(const struct lh_spread *spread, unsigned slot)
 {
     uint8_t largest[HASH_BYTES] = {0};
-    uint8_t owner = 0;
+    uint8_t first = 0;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < spread->count; i++) {
         char words[WORDS_BYTES];
         uint8_t hash[HASH_BYTES];
-        snprintf(words, sizeof(words), "%s %u", names[i], slot);
+        snprintf(words, sizeof(words), "%s %u", spread->databases[i].name, slot);
         hash_of(spread, words, hash);
         if (memcmp(hash, largest, HASH_BYTES) > 0) {
             memcpy(largest, hash, HASH_BYTES);
-            owner = (uint8_t)i;
+            first = (uint8_t)i;
         }
     }
-    return owner;
+    return first;
 }
+
+/* --- rows --- */
+
+/* As get_bit() of PostgreSQL. */
+static bool has_slot(const struct database *database, unsigned slot)
+{
+    return database->has_row && (database->row.slots[slot / 8] >> slot % 8 & 1) != 0;
+}
+
+static bool is_settled(const struct database *database)
+{
+    return database->has_row && database->row.is_settled;
+}
+
+static bool has_name(const struct lh_spread_row *row, const char *name)
+{
+    for (size_t i = 0; i < row->section_count; i++)
+        if (strcmp(row->sections[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_ours(const struct lh_spread *spread, const struct lh_spread_row *row)
+{
+    if (row->section_count != spread->count)
+        return false;
+    for (size_t i = 0; i < spread->count; i++)
+        if (!has_name(row, spread->databases[i].name))
+            return false;
+    return true;
+}
+
+static void keep_row(struct lh_spread *spread, struct database *database, const struct lh_spread_row *row)
+{
+    const char **sections;
+
+    lh_arena_reset(&database->memory);
+    database->row = *row;
+    database->row.ns = lh_arena_strdup(&database->memory, row->ns);
+    database->row.section = lh_arena_strdup(&database->memory, row->section);
+    sections = lh_arena_alloc(&database->memory, (row->section_count + 1) * sizeof(*sections));
+    for (size_t i = 0; i < row->section_count; i++)
+        sections[i] = lh_arena_strdup(&database->memory, row->sections[i]);
+    database->row.sections = sections;
+    database->is_ours = is_ours(spread, row);
+}
+
+static bool is_equal(const struct lh_spread_row *one, const struct lh_spread_row *other)
+{
+    if (one->is_settled != other->is_settled || memcmp(one->slots, other->slots, LH_SPREAD_BYTES) != 0 ||
+        strcmp(one->section, other->section) != 0 || one->section_count != other->section_count)
+        return false;
+    for (size_t i = 0; i < one->section_count; i++)
+        if (strcmp(one->sections[i], other->sections[i]) != 0)
+            return false;
+    return true;
+}
+
+/* --- slots --- */
+
+/* What is known of all databases of the namespace, for slots that no row has. */
+struct summary {
+    size_t unread;  /* the first that was not read yet, or the number of them */
+    size_t foreign; /* the first whose row is of other sections, or that */
+    bool has_settled;
+};
+
+static struct summary sum_up(const struct lh_spread *spread)
+{
+    struct summary all = {spread->count, spread->count, false};
+
+    for (size_t i = spread->count; i-- > 0;) {
+        const struct database *database = &spread->databases[i];
+        if (!database->is_read)
+            all.unread = i;
+        if (database->has_row && !database->is_ours)
+            all.foreign = i;
+        all.has_settled |= is_settled(database);
+    }
+    return all;
+}
+
+static void set(struct slot *slot, enum lh_spread_state state, size_t of, size_t other)
+{
+    slot->state = (uint8_t)state;
+    slot->of = (uint8_t)of;
+    slot->other = (uint8_t)other;
+    slot->was_served |= state == LH_SPREAD_SERVED;
+}
+
+static void settle_unowned(const struct lh_spread *spread, const struct summary *all, struct slot *slot)
+{
+    bool is_first_read = spread->databases[slot->first].is_read;
+
+    if (slot->was_served)
+        set(slot, LH_SPREAD_MOVING, slot->of, spread->count);
+    else if (!is_first_read)
+        set(slot, LH_SPREAD_UNREAD, slot->first, slot->first);
+    else if (all->unread < spread->count)
+        set(slot, LH_SPREAD_UNREAD, all->has_settled ? all->unread : slot->first, all->unread);
+    else if (!all->has_settled || (all->foreign == spread->count && !is_settled(&spread->databases[slot->first])))
+        set(slot, LH_SPREAD_UNCLAIMED, slot->first, all->foreign);
+    else
+        set(slot, LH_SPREAD_MISSING, slot->first, spread->count);
+}
+
+static void settle(struct lh_spread *spread)
+{
+    struct summary all = sum_up(spread);
+
+    for (unsigned number = 0; number < SLOTS; number++) {
+        struct slot *slot = &spread->slots[number];
+        size_t owners[2] = {0}, count = 0;
+        for (size_t i = 0; i < spread->count && count < 2; i++)
+            if (has_slot(&spread->databases[i], number))
+                owners[count++] = i;
+        if (count == 0)
+            settle_unowned(spread, &all, slot);
+        else if (count == 1)
+            set(slot, LH_SPREAD_SERVED, owners[0], spread->count);
+        else if (slot->was_served && slot->of == owners[1])
+            set(slot, LH_SPREAD_SEVERAL, owners[1], owners[0]);
+        else
+            set(slot, LH_SPREAD_SEVERAL, owners[0], owners[1]);
+    }
+}
+
+/* --- what the others call --- */
 
 struct lh_spread *lh_spread_create(const char *const *names, size_t count)
 {
-    struct lh_spread *spread = lh_alloc_zero(1, sizeof(*spread));
+    struct lh_spread *spread = lh_alloc_zero(1, sizeof(*spread) + count * sizeof(spread->databases[0]));
 
-    assert(count >= 1 && count <= UINT8_MAX);
+    assert(count >= 1 && count < UINT8_MAX);
     spread->md = EVP_MD_fetch(NULL, "SHA256", NULL);
     spread->context = EVP_MD_CTX_new();
+    spread->count = count;
+    for (size_t i = 0; i < count; i++)
+        spread->databases[i].name = lh_arena_strdup(&spread->names, names[i]);
     for (unsigned slot = 0; slot < SLOTS; slot++)
-        spread->owners[slot] = owner_of(spread, slot, names, count);
+        spread->slots[slot].first = first_of(spread, slot);
+    settle(spread);
     return spread;
 }
 
@@ -62,15 +219,89 @@ void lh_spread_destroy(struct lh_spread *spread)
 {
     if (spread == NULL)
         return;
+    for (size_t i = 0; i < spread->count; i++)
+        lh_arena_finish(&spread->databases[i].memory);
+    lh_arena_finish(&spread->names);
     EVP_MD_CTX_free(spread->context);
     EVP_MD_free(spread->md);
     free(spread);
 }
 
-size_t lh_spread_find(const struct lh_spread *spread, const char *key)
+bool lh_spread_set_row(struct lh_spread *spread, size_t index, const struct lh_spread_row *row)
+{
+    struct database *database = &spread->databases[index];
+    bool is_same = database->is_read && database->has_row == (row != NULL);
+
+    if (is_same && (row == NULL || is_equal(&database->row, row)))
+        return false;
+    database->is_read = true;
+    database->has_row = row != NULL;
+    if (row != NULL)
+        keep_row(spread, database, row);
+    settle(spread);
+    return true;
+}
+
+bool lh_spread_is_read(const struct lh_spread *spread, size_t index)
+{
+    return spread->databases[index].is_read;
+}
+
+const struct lh_spread_row *lh_spread_row(const struct lh_spread *spread, size_t index)
+{
+    const struct database *database = &spread->databases[index];
+
+    return database->has_row ? &database->row : NULL;
+}
+
+struct lh_spread_place lh_spread_find(const struct lh_spread *spread, const char *key)
 {
     uint8_t hash[HASH_BYTES];
+    const struct slot *slot;
 
     hash_of(spread, key, hash);
-    return spread->owners[hash[0] << (SLOT_BITS - 8) | hash[1] >> (16 - SLOT_BITS)];
+    slot = &spread->slots[hash[0] << (SLOT_BITS - 8) | hash[1] >> (16 - SLOT_BITS)];
+    return (struct lh_spread_place){(enum lh_spread_state)slot->state, slot->of, slot->other};
+}
+
+/* A database that lost its row to an older backup may have slots that are elsewhere by now: a person decides. */
+static bool is_share_free(const struct lh_spread *spread, size_t index)
+{
+    for (unsigned slot = 0; slot < SLOTS; slot++)
+        if (spread->slots[slot].first == index && spread->slots[slot].state != LH_SPREAD_UNCLAIMED)
+            return false;
+    return true;
+}
+
+size_t lh_spread_next_claim(const struct lh_spread *spread, bool *settles)
+{
+    struct summary all = sum_up(spread);
+
+    *settles = false;
+    if (all.unread < spread->count || all.foreign < spread->count)
+        return spread->count;
+    for (size_t i = 0; i < spread->count; i++)
+        if (!spread->databases[i].has_row)
+            return i;
+    *settles = true;
+    for (size_t i = 0; i < spread->count; i++)
+        if (!is_settled(&spread->databases[i]) && is_share_free(spread, i))
+            return i;
+    return spread->count;
+}
+
+size_t lh_spread_first(const struct lh_spread *spread, unsigned slot)
+{
+    return spread->slots[slot].first;
+}
+
+size_t lh_spread_count(const struct lh_spread *spread, size_t index)
+{
+    size_t count = 0;
+
+    for (unsigned slot = 0; slot < SLOTS; slot++) {
+        bool is_served = spread->slots[slot].state == LH_SPREAD_SERVED;
+        count += index < spread->count ? is_served && spread->slots[slot].of == index : !is_served;
+    }
+    return count;
 }

@@ -17,11 +17,6 @@
 #include "base/clock.h"
 #include "service/words_internal.h"
 
-static struct lh_coordinator *coordinator_of(const struct hold *hold)
-{
-    return lh_places_coordinator(hold->service->places, hold->acquire.ns, hold->acquire.key);
-}
-
 /* Give back what its client will not: nobody is told. */
 static void give_back(struct hold *hold, const char *why)
 {
@@ -38,7 +33,7 @@ static void refuse(struct hold *hold, const struct lh_violations *violations)
     lh_hold_set_state(hold, HOLD_OVER);
     lh_call_refuse(hold->call, violations);
     if (before == HOLD_WAITING)
-        lh_coordinator_cancel(coordinator_of(hold), &hold->acquire);
+        lh_coordinator_cancel(hold->coordinator, &hold->acquire);
     else if (before == HOLD_HELD)
         give_back(hold, "its holder sent a message that was refused");
 }
@@ -129,11 +124,17 @@ static void begin(struct hold *hold, const struct lh_acquire *acquire)
     enum lh_status status;
 
     keep(hold, acquire);
+    hold->coordinator = lh_acquire_coordinator(hold->service, acquire);
+    if (hold->coordinator == NULL) {
+        lh_hold_set_state(hold, HOLD_OVER);
+        lh_acquire_refuse_moved(hold->call, &hold->acquire);
+        return;
+    }
     if (!lh_usage_take(hold->call, lh_acquire_bound(acquire), 1, &hold->caller)) {
         lh_hold_set_state(hold, HOLD_OVER);
         return;
     }
-    status = lh_coordinator_acquire(coordinator_of(hold), &hold->acquire);
+    status = lh_coordinator_acquire(hold->coordinator, &hold->acquire);
     if (status != LH_OK) {
         lh_hold_set_state(hold, HOLD_OVER);
         lh_acquire_refuse(hold->call, &hold->acquire, status);
@@ -209,7 +210,7 @@ static void release(struct hold *hold, bool is_failure, const char *value)
         lh_hold_set_state(hold, HOLD_OVER);
         lh_hold_tell_released(hold, LH_OUTCOME_LOST, LH_END_UNKNOWN, "it was not granted yet; the wait is over");
         lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
-        lh_coordinator_cancel(coordinator_of(hold), &hold->acquire);
+        lh_coordinator_cancel(hold->coordinator, &hold->acquire);
     }
 }
 
@@ -288,7 +289,7 @@ static void end(struct hold *hold, const char *why)
     lh_hold_set_state(hold, HOLD_OVER);
     lh_failure_send(hold->call, &failure);
     if (is_waiting)
-        lh_coordinator_cancel(coordinator_of(hold), &hold->acquire);
+        lh_coordinator_cancel(hold->coordinator, &hold->acquire);
 }
 
 void lh_hold_on_half_close(struct lh_rpc_call *call)
@@ -388,7 +389,7 @@ void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     lh_list_remove(&hold->link);
     lh_hold_set_state(hold, HOLD_OVER);
     if (before == HOLD_WAITING)
-        lh_coordinator_cancel(coordinator_of(hold), &hold->acquire);
+        lh_coordinator_cancel(hold->coordinator, &hold->acquire);
     else if (before == HOLD_HELD && !may_live_on)
         give_back(hold, last_words(reason));
     else if (before == HOLD_RELEASING && hold->release.arg == NULL)
@@ -437,12 +438,17 @@ bool lh_hold_check_rights(struct lh_service *service, int max)
         hold->rights_round = service->rights_round;
         lh_list_remove(&hold->link);
         lh_list_append(&service->hold_list, &hold->link);
-        if ((!is_waiting && hold->state != HOLD_HELD) || lh_access_may(&hold->who, LH_RIGHT_LEASE, hold->acquire.ns))
+        bool may = lh_access_may(&hold->who, LH_RIGHT_LEASE, hold->acquire.ns);
+        bool is_moved = is_waiting && lh_acquire_coordinator(service, &hold->acquire) != hold->coordinator;
+        if ((!is_waiting && hold->state != HOLD_HELD) || (may && !is_moved))
             continue;
         lh_hold_set_state(hold, HOLD_OVER);
-        lh_permit_refuse(hold->call, &hold->who, LH_RIGHT_LEASE, hold->acquire.ns);
+        if (may)
+            lh_acquire_refuse_moved(hold->call, &hold->acquire);
+        else
+            lh_permit_refuse(hold->call, &hold->who, LH_RIGHT_LEASE, hold->acquire.ns);
         if (is_waiting)
-            lh_coordinator_cancel(coordinator_of(hold), &hold->acquire);
+            lh_coordinator_cancel(hold->coordinator, &hold->acquire);
     }
     return false;
 }
