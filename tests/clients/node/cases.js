@@ -119,7 +119,7 @@ const cases = {
     assert.equal(await site.row('state, last_outcome'), 'free|ok');
   },
   async close_leaves_nothing(site) {
-    const program = site.program('close', 3000);
+    const program = site.program('close', 6000);
     assert.equal(await program.line('left'), 'left');
     assert.deepEqual([await program.line('lost'), await program.line('waiter')], ['lost closed', 'waiter LEASEHOLD_CLOSED']);
     assert.equal(await program.ended, 0); // by itself
@@ -267,7 +267,7 @@ const pglite = on === 'pglite' ? require('./pglite.js') : null;
 const isOurs = ({ on: transports, only: languages = ['node'], name }) => languages.includes('node') && !(name in tables.left_out.node)
   && (on === 'pglite' ? transports.includes('sql') && !(name in tables.pglite.left_out) : transports.includes(on));
 const list = tables.cases.filter(isOurs);
-test(on, { concurrency: 4 }, async (all) => {
+test(on, { concurrency: pglite ? 4 : 6 }, async (all) => {
   await Promise.all(list.filter(({ name }) => name.includes(only)).map(({ name }) => all.test(name, async () => {
     const site = await (pglite?.PgliteSite ?? Site).make(on, name);
     let isGood = false;

@@ -65,6 +65,14 @@ say('a token is sent and read again', async () => {
   server.close();
 });
 
+say('what is in doubt keeps no process alive', () => {
+  const program = `
+    const { GivenUp } = require('leasehold-client/lib/given_up.js');
+    const transport = { releaseAll: async (items) => items.map(() => ({ outcome: 'lost', reason: 'unknown' })) };
+    new GivenUp(transport, 1000).add([{}], 3600000).then(() => console.log('answered'));`;
+  assert.equal(execFileSync(process.execPath, ['-e', program], { cwd: __dirname, encoding: 'utf8', timeout: 60000 }), 'answered\n');
+});
+
 say('a database that pg does not take is named', async () => {
   const urls = ['postgresql://u:secret@a:5432,b:5432/app', 'postgresql://u:secret@a,b/app?sslmode=require', { host: 'a,b', password: 'secret' }, 'postgresql://u:secret@a:b/app'];
   for (const database of urls) {

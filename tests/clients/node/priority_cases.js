@@ -10,7 +10,7 @@ const { LONG_MS, wait } = require('./site.js');
 module.exports = {
   async priority_is_served_first(site) {
     const namespace = `urgent${site.on}`;
-    const queue = (columns) => site.psql(`select ${columns} from leasehold.queue where namespace = '${namespace}'`);
+    const queue = (columns) => site.psql(`select ${columns} from leasehold.queue where namespace = '${namespace}' and key = '${site.key}'`);
     await site.psql(`select leasehold.set_policy('${namespace}', max_priority => 9, ageing => '1 day')`);
     const lease = await site.client().acquire(namespace, site.key, { durationMs: LONG_MS });
     const order = [];
@@ -21,7 +21,7 @@ module.exports = {
       await wait('a place in the queue', async () => (await queue('count(*)')) === String(waiting.length));
     }
     if (site.on !== 'grpc') { // each has joined again since
-      const until = (columns) => site.psql(`select ${columns} from leasehold.waiter where namespace = '${namespace}'`);
+      const until = (columns) => site.psql(`select ${columns} from leasehold.waiter where namespace = '${namespace}' and key = '${site.key}'`);
       const seen = await until('max(wait_until)');
       await wait('all to join again', async () => (await until(`min(wait_until) > '${seen}'`)) !== 'f');
     }

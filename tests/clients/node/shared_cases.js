@@ -37,7 +37,7 @@ module.exports = {
   async units_fit_the_capacity(site) {
     const client = site.client();
     await site.psql("select leasehold.set_policy('nodefive', capacity => 5)");
-    const share = (units, options) => client.acquire('nodefive', 'k', { shared: true, units, ...options });
+    const share = (units, options) => client.acquire('nodefive', site.key, { shared: true, units, ...options });
     const [first, second] = [await share(2, { owner: 'first' }), await share(2)];
     assert.deepEqual([facts(first), facts(second)], [['shared', 2, [1, 2]], ['shared', 2, [3, 4]]]);
     assert.deepEqual(await refused(share(2)), ['first', 2, 1]);

@@ -36,7 +36,7 @@ class Site {
     const all = await ask('site');
     const dsn = { grpc: all.grpc_sql, sql: all.sql, pooler: all.pooler }[on];
     const { host, port, dbname: database, user } = Object.fromEntries(dsn.split(' ').map((each) => each.split('=')));
-    const config = { host, port: Number(port), database, user, application_name: `node-${name}-${on}`.slice(0, 60) };
+    const config = { host, port: Number(port), database, user, application_name: `node-${process.pid}-${name}-${on}`.slice(0, 60) };
     return Object.assign(site, { on, key: `node-${process.pid}-${name}`, target: on === 'grpc' ? all.grpc : config, config, port: all.port });
   }
 

@@ -12,11 +12,11 @@ const [, , on, libraries] = process.argv;
 async function scenario(site, client, nowhere) {
   const { namespace } = site;
   let renewed = false;
-  await client.withLease(namespace, 'plain', { durationMs: 3000, onRenewed: () => (renewed = true) }, async () => {
+  await client.withLease(namespace, 'plain', { durationMs: 9000, onRenewed: () => (renewed = true) }, async () => {
     await assert.rejects(client.acquire(namespace, 'plain'), HeldError);
     await wait('a renewal', () => renewed);
   });
-  const forced = await client.acquire(namespace, 'forced', { durationMs: 3000 });
+  const forced = await client.acquire(namespace, 'forced', { durationMs: 9000 });
   await site.psql(`select leasehold.force_release('${namespace}', 'forced', 'a test')`);
   await wait('the loss', () => forced.lost);
   await assert.rejects(nowhere.acquire(namespace, 'nowhere'), UnavailableError);
