@@ -289,6 +289,12 @@ static struct lh_service *start(void)
     return lh_service_create_placed(places, 2, &options);
 }
 
+static void stop(struct lh_service *service)
+{
+    fake_client_gone(service);
+    lh_service_destroy(service);
+}
+
 static void answer(int place, const struct lh_spread_row *row)
 {
     struct lh_spread_answer answer = {row, row != NULL};
@@ -347,7 +353,7 @@ START_TEST(databases_are_claimed_one_after_the_other_and_ready_then)
     ck_assert_ptr_null(coordinators[0].lack);
     ck_assert_ptr_null(coordinators[1].lack);
     ck_assert_uint_eq(stores[0].claim_count + stores[1].claim_count, 4);
-    lh_service_destroy(service);
+    stop(service);
 }
 END_TEST
 
@@ -364,7 +370,7 @@ START_TEST(a_claim_that_fails_is_tried_again_and_keeps_nobody_from_other_namespa
     ck_assert_ptr_null(coordinators[0].lack);
     ck_assert_ptr_null(coordinators[1].lack);
     stores[0].on_claimed(stores[0].claim_arg, LH_CANCELED, &error);
-    lh_service_destroy(service);
+    stop(service);
 }
 END_TEST
 
@@ -400,7 +406,7 @@ START_TEST(waiters_of_a_key_that_goes_elsewhere_are_sent_away)
     fake_call_end(moved, LH_RPC_END_FINISHED);
     fake_call_end(kept, LH_RPC_END_CANCELED);
     coordinators[0].canceled->on_done(coordinators[0].canceled, &gone);
-    lh_service_destroy(service);
+    stop(service);
 }
 END_TEST
 
@@ -413,7 +419,7 @@ START_TEST(a_key_that_two_databases_have_is_refused_with_both_names)
     answer(0, &a);
     answer(1, &b);
     check_refused(acquire(service, "k1"), "the databases a and b both say that they have this key of jobs");
-    lh_service_destroy(service);
+    stop(service);
 }
 END_TEST
 
@@ -452,7 +458,7 @@ START_TEST(a_renewal_goes_to_no_database_that_may_not_know_the_lease)
     check_refused(
         acquire(service, "Zürich"),
         "no database of this daemon has this key of jobs: its keys are in the sections a, b, c, this daemon has a, b");
-    lh_service_destroy(service);
+    stop(service);
 }
 END_TEST
 
