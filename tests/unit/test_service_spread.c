@@ -458,6 +458,16 @@ START_TEST(a_renewal_goes_to_no_database_that_may_not_know_the_lease)
     check_refused(
         acquire(service, "Zürich"),
         "no database of this daemon has this key of jobs: its keys are in the sections a, b, c, this daemon has a, b");
+
+    move_all(&b, NULL); /* k1 is on its way, and may have left b */
+    answer(1, &b);
+    coordinators[0].heartbeat = coordinators[1].heartbeat = NULL;
+    is_done = false;
+    ck_assert_int_eq(lh_route_heartbeat(service, &request), LH_OK);
+    ck_assert_ptr_null(coordinators[1].heartbeat);
+    coordinators[0].heartbeat->on_done(coordinators[0].heartbeat);
+    ck_assert(is_done);
+    ck_assert_int_eq(items[0].item.outcome, LH_OUTCOME_RETRY);
     stop(service);
 }
 END_TEST

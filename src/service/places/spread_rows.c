@@ -152,6 +152,7 @@ static bool is_known(const struct lh_spread_namespace *spread, const struct lh_s
         return at->of != at->other;
     case LH_SPREAD_UNCLAIMED:
         return at->other == spread->count;
+    case LH_SPREAD_MOVING: /* it may have left its database already */
     case LH_SPREAD_MISSING:
         return false;
     default:

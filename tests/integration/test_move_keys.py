@@ -1,0 +1,259 @@
+"""deploy/move-namespace keys: keys of a spread namespace move to another database while daemons serve them, and whatever is interrupted,
+no key has two holders, no token goes back and no holder loses its lease."""
+import collections
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+
+import grpc
+import pytest
+
+import harness
+from databases import name, rows
+from harness import acquire_request, fails, pb, release_request, wait_until
+from streams import BOUND
+from test_moves import PROGRAM, sleeps_in
+from test_spread import KEYS, NAMES, place, write_spread
+
+MORE = (*NAMES, "us")
+
+
+class Spread:
+    """Databases `home` and `eu` have jobs; `us` is there, and has no key. `first` has the sections of all, as `second` has."""
+
+    def __init__(self, cluster, path):
+        self.path, self.clusters = path, dict.fromkeys(MORE, cluster)
+        self.databases = {name: cluster.create_database(migrated=True) for name in MORE}
+        self.daemons, self.clients = [], []
+        with self.serving(NAMES):
+            self.wait(NAMES)
+        self.first, self.second = self.start(MORE), self.start(MORE)
+        self.wait(MORE)
+
+    def url(self, name):
+        return self.clusters[name].url(self.databases[name])
+
+    def psql(self, name, sql):
+        return self.clusters[name].psql(sql, self.databases[name])
+
+    def start(self, names):
+        self.sections = [(name, self.url(name), "orders" if name == "eu" else "", "yes" if name == "home" else "no") for name in names]
+        path = self.path / f"{len(self.daemons)}.ini"
+        self.daemons.append(harness.Daemon("--config", write_spread(path, self)))
+        self.clients.append(harness.Client(self.daemons[-1].target))
+        return self.clients[-1]
+
+    @contextlib.contextmanager
+    def serving(self, names):
+        yield self.start(names)
+        self.stop()
+
+    def stop(self):
+        self.clients.pop().close()
+        daemon = self.daemons.pop()
+        assert daemon.stop() == 0, daemon.log()
+        daemon.destroy()
+
+    def wait(self, names):
+        """Until the daemons serve every database, and each key."""
+        for client in self.clients:
+            for name in names:
+                wait_until(lambda: harness.health(client, f"database/{name}") == "SERVING", BOUND, f"{name} being ready")
+            for key in KEYS:
+                wait_until(lambda: self.can_take(client, key), BOUND, f"{key} being served")
+
+    @staticmethod
+    def can_take(client, key):
+        with contextlib.suppress(grpc.RpcError):
+            client.lease.Release(release_request(client.lease.Acquire(acquire_request("jobs", key), timeout=BOUND).lease))
+            return True
+        return False
+
+    def move(self, source, target, names):
+        return subprocess.Popen([PROGRAM, "keys", "jobs", self.url(source), self.url(target), target, ",".join(names)],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+    def moved(self, source, target, names):
+        process = self.move(source, target, names)
+        said = process.communicate(timeout=300)[0]
+        assert process.returncode == 0, said
+        return said
+
+    def close(self):
+        while self.daemons:
+            self.stop()
+
+
+@pytest.fixture
+def spread(cluster, tmp_path):
+    spread = Spread(cluster, tmp_path)
+    yield spread
+    spread.close()
+
+
+class Load:
+    """Workers that take keys of jobs for a moment through any daemon, and holders that renew theirs all the time."""
+
+    def __init__(self, spread, keys):
+        self.clients = list(spread.clients)
+        self.lock, self.holders, self.tokens, self.faults = threading.Lock(), {}, collections.Counter(), []
+        self.grants = self.renewals = 0
+        self.is_over = threading.Event()
+        self.held = [self.clients[0].lease.Acquire(acquire_request("jobs", key, seconds=60), timeout=BOUND).lease for key in KEYS[:8]]
+        self.threads = [threading.Thread(target=self.work, args=(keys,)) for _ in range(4)] + [threading.Thread(target=self.renew)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        for thread in self.threads:
+            thread.join(BOUND)
+
+    def call(self, rpc, request):
+        """The answer, or None where the key cannot be had for now."""
+        try:
+            return getattr(random.choice(self.clients).lease, rpc)(request, timeout=BOUND)
+        except grpc.RpcError as error:
+            if harness.Failure(error).reason not in ("DATABASE_UNAVAILABLE", "LEASE_HELD"):
+                self.faults.append(f"{rpc}: {error}")
+            return None
+
+    def work(self, keys):
+        while not self.is_over.is_set():
+            key = random.choice(keys)
+            answer = self.call("Acquire", acquire_request("jobs", key, seconds=60))
+            if answer is None:
+                time.sleep(0.005)
+                continue
+            lease = answer.lease
+            with self.lock:
+                self.grants += 1
+                if key in self.holders or lease.token <= self.tokens[key]:
+                    self.faults.append(f"{key}: token {lease.token} after {self.tokens[key]}, held by {self.holders.get(key)}")
+                self.holders[key], self.tokens[key] = lease.token, lease.token
+            time.sleep(random.random() / 100)
+            with self.lock:
+                del self.holders[key]
+            while True:
+                answer = self.call("Release", release_request(lease))
+                if answer is not None and answer.results[0].outcome != pb.OUTCOME_RETRY:
+                    break
+                time.sleep(0.005)
+            if answer.results[0].outcome != pb.OUTCOME_OK:
+                self.faults.append(f"{key}: the release of token {lease.token} met {answer.results[0]}")
+
+    def renew(self):
+        while not self.is_over.wait(0.02):
+            request = pb.HeartbeatRequest(leases=map(harness.lease_ref, self.held))
+            answer = self.call("Heartbeat", request)
+            for result in answer.results if answer else []:
+                self.renewals += result.outcome == pb.OUTCOME_OK
+                if result.outcome not in (pb.OUTCOME_OK, pb.OUTCOME_RETRY):
+                    self.faults.append(f"a renewal met {result}")
+
+
+def check_places(spread, load, names):
+    assert not load.faults, load.faults[:5]
+    for database in MORE:
+        keys = sorted(name(lease) for lease in load.held if place(lease.scope.key, names) == database)
+        assert [row for row in rows(spread, database) if row in keys] == keys
+    for lease in load.held:
+        assert harness.heartbeat(spread.first, lease).outcome == pb.OUTCOME_OK
+    for key in KEYS[8:]:
+        assert spread.second.lease.Acquire(acquire_request("jobs", key), timeout=BOUND).lease.token > load.tokens[key]
+        assert f"jobs/{key}" in rows(spread, place(key, names))
+
+
+def test_one_more_database_gets_its_keys_under_load(spread):
+    assert 2 < len([key for key in KEYS if place(key, MORE) == "us"]) < len(KEYS) / 2
+    spread.first.admin.SetPolicy(pb.SetPolicyRequest(
+        policy=pb.Policy(namespace=pb.Namespace(segments=["jobs", "slow"]), grace=harness.duration(7)), update_mask={"paths": ["grace"]}))
+    with Load(spread, KEYS[8:]) as load:
+        for source in NAMES:
+            assert "has all keys of jobs" in spread.moved(source, "us", MORE)
+        after = load.grants
+        wait_until(lambda: load.grants > after + 100, BOUND, "grants after the move")
+    assert load.renewals > 100
+    check_places(spread, load, MORE)
+    shares = [spread.psql(name, "select sections || array[(select count(*) from generate_series(0, 4095) n where get_bit(slots, n) = 1)::text]"
+                                " from leasehold.spread").strip("{}\n").split(",") for name in MORE]
+    assert sum(int(share.pop()) for share in shares) == 4096
+    assert shares == [sorted(MORE)] * 3
+    assert spread.psql("us", "select namespace, grace from leasehold.policy where namespace <> ''") == "jobs.slow|00:00:07"
+
+
+def test_a_database_gives_all_its_keys_away(spread):
+    with Load(spread, KEYS[8:]) as load:
+        spread.moved("eu", "home", ["home"])
+    check_places(spread, load, ["home"])
+    assert not [row for row in rows(spread, "eu") if row.startswith("jobs")]
+    refused = spread.clusters["eu"].psql("select leasehold.acquire('jobs', 'k00', '1 s')", spread.databases["eu"], check=False)
+    assert "k00 of jobs is in another database" in refused.stderr
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_move_that_was_killed_goes_on(spread, seed):
+    """Anywhere in it: the time of the kill is drawn."""
+    drawn = random.Random(seed)
+    kills = 0
+    with Load(spread, KEYS[8:]) as load:
+        for source in NAMES:
+            while True:
+                process = spread.move(source, "us", MORE)
+                try:
+                    said = process.communicate(timeout=drawn.uniform(0.1, 3) if kills < 6 else 300)[0]
+                    assert process.returncode == 0, said
+                    break
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.communicate()
+                    kills += 1
+    assert kills > 2
+    check_places(spread, load, MORE)
+
+
+def test_a_daemon_without_the_section_gives_no_key_of_it(spread):
+    with spread.serving(NAMES) as old:
+        spread.moved("home", "us", MORE)
+        key = next(key for key in KEYS if place(key) == "home" and place(key, MORE) == "us")
+        spread.first.lease.Acquire(acquire_request("jobs", key), timeout=BOUND)
+        with fails() as failure:
+            old.lease.Acquire(acquire_request("jobs", key), timeout=BOUND)
+        assert failure.value.reason == "DATABASE_UNAVAILABLE"
+        stays = next(key for key in KEYS if place(key, MORE) == "eu")
+        assert old.lease.Acquire(acquire_request("jobs", stays), timeout=BOUND).lease.token > 0
+
+
+def test_what_cannot_move_is_refused(spread):
+    def refused(source, target, section, sections, words):
+        said = subprocess.run([PROGRAM, "keys", "jobs", spread.url(source), spread.url(target), section, sections],
+                              capture_output=True, text=True, timeout=300)
+        assert said.returncode == 1 and words in said.stderr, said
+
+    refused("home", "home", "us", "us,home", "FROM and TO are the same database")
+    refused("us", "home", "home", "home", "jobs is not spread in FROM")
+    refused("home", "eu", "us", "home,us", "TO is section eu, not us")
+    refused("home", "us", "us", "home,eu", "SECTION is us, and not one of SECTIONS, home,eu")
+    key = next(key for key in KEYS if place(key) == "home" and place(key, MORE) == "us")
+    spread.psql("us", f"select leasehold.acquire('jobs', '{key}', '60 s')")  # nobody had told that database
+    refused("home", "us", "us", "home,eu,us", "TO has 1 leases of keys that would move there")
+
+
+def test_a_transaction_that_acquired_before_is_waited_for(spread):
+    key = next(key for key in KEYS if place(key) == "home" and place(key, MORE) == "us")
+    old = spread.clusters["home"].session(spread.databases["home"])
+    old.run(f"begin; select leasehold.acquire('jobs', '{key}', '1 h')")
+    process = spread.move("home", "us", MORE)
+    wait_until(lambda: process.poll() is not None or sleeps_in(process), BOUND, "it to look again and again")
+    assert process.poll() is None
+    old.run("commit")
+    said = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, said
+    assert rows(spread, "us") == [f"jobs/{key}"]
