@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::lease::{Cell, Lease};
 use crate::release::Releases;
 use crate::request::{FOREVER, LeaseBuilder, Request};
 use crate::retry::{RetryStep, Retrying, Strategy};
+use crate::telemetry::{Acquiring, Instruments, within};
 use crate::transport::{Beat, Grant, Transport};
 
 const MOST_IN_REQUEST: usize = 10_000; // leases
@@ -49,6 +51,7 @@ impl Settings {
 }
 
 /// Has any number of leases. Clones are the same client, which ends with the last of them and of its leases.
+/// With the feature `opentelemetry`, set the global providers before it is made.
 #[derive(Clone)]
 pub struct Client {
     guard: Arc<Guard>,
@@ -76,7 +79,10 @@ pub(crate) struct Core {
     ended: watch::Sender<bool>,
     /// One for each lease that may be granted to nobody.
     pub doubts: Arc<Semaphore>,
+    pub instruments: Arc<Instruments>,
 }
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) struct State {
     leases: HashMap<u64, Arc<Cell>>,
@@ -120,6 +126,7 @@ impl Client {
             closing: watch::Sender::new(false),
             ended: watch::Sender::new(false),
             doubts: Arc::new(Semaphore::new(MOST_DOUBTED)),
+            instruments: Instruments::new(),
         });
         let its = core.clone();
         std::thread::Builder::new()
@@ -149,11 +156,33 @@ impl Client {
         let _ = self.core().ended.subscribe().wait_for(|&ended| ended).await;
     }
 
-    /// One for each of the request's scopes.
-    pub(crate) async fn acquire(&self, mut request: Request) -> Result<Vec<Lease>, Error> {
+    /// One for each of the request's scopes. The wait for a tick, which may last for days, is no part of the story.
+    pub(crate) async fn acquire(&self, request: Request) -> Result<Vec<Lease>, Error> {
+        let mut story = (!request.is_tick).then(|| Acquiring::begin(&self.core().instruments, &request));
+        let around = story.as_ref().map(Acquiring::around);
+        let asked = request.clone();
+        let acquired = match around {
+            Some(around) => self.ask(asked, |task| within(around, task)).await,
+            None => self.ask(asked, |task| task).await,
+        };
+        match &acquired {
+            Err(error) => story.iter_mut().for_each(|story| story.refused(error)),
+            Ok(leases) => {
+                let story = story.get_or_insert_with(|| {
+                    let scope = leases[0].cell.scope.clone();
+                    Acquiring::begin(&self.core().instruments, &Request { scope, ..request })
+                });
+                story.granted(leases[0].token());
+                leases.iter().for_each(|lease| lease.cell.begin_story(story));
+            }
+        }
+        acquired
+    }
+
+    async fn ask<F: Future<Output = ()> + Send + 'static>(&self, mut request: Request, run: impl FnOnce(Task) -> F) -> Result<Vec<Lease>, Error> {
         let (mut tell, answer) = oneshot::channel();
         let client = self.clone();
-        self.core().spawn(async move {
+        self.core().spawn(run(Box::pin(async move {
             let core = client.core().clone();
             let granted = tokio::select! {
                 granted = core.repeat(&mut request) => Some(granted),
@@ -168,7 +197,7 @@ impl Client {
                     each.map(|(scope, grant)| Lease::new(client.clone(), Request { scope, ..request.clone() }, grant)).collect()
                 }))),
             }
-        })?;
+        })))?;
         answer.await.unwrap_or(Err(Error::Closed))
     }
 

@@ -20,6 +20,7 @@ use crate::error::{Error, InvalidArgument};
 use crate::retry::{RetryStep, Strategy};
 use crate::rpc::{Rpc, SILENCE, Wire};
 use crate::status::words_of;
+use crate::telemetry::traceparent;
 use crate::transport::Transport;
 
 /// Options of a client; [`Client::builder`] makes it.
@@ -197,6 +198,9 @@ pub(crate) struct Bearer(Option<PathBuf>);
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
+        if let Some(Ok(parent)) = traceparent().map(|text| text.parse()) {
+            request.metadata_mut().insert("traceparent", parent);
+        }
         let Some(path) = &self.0 else { return Ok(request) };
         let trouble = |why: String| Status::unavailable(format!("{}: {why}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| trouble(error.to_string()))?;

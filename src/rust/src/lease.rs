@@ -15,6 +15,7 @@ use crate::hand_over::{HandOver, OnAsked};
 use crate::release::Outcome;
 use crate::request::{FOREVER, Ref, Request};
 use crate::retry::{Retrying, Strategy};
+use crate::telemetry::{Acquiring, Story};
 use crate::ticks::Claimed;
 use crate::together;
 use crate::transport::{Beat, Ending, Grant, Renewal};
@@ -39,6 +40,7 @@ pub(crate) struct Cell {
     over: watch::Sender<bool>,
     /// A stream renews it.
     pub is_streaming: bool,
+    pub story: Story,
 }
 
 struct State {
@@ -123,6 +125,7 @@ impl Cell {
             state: Mutex::new(state),
             over: watch::Sender::new(false),
             is_streaming,
+            story: Story::default(),
         }
     }
 
@@ -149,6 +152,7 @@ impl Cell {
             let (namespace, key) = (self.scope.namespace.clone(), self.scope.key.clone());
             let lost = Lost { namespace, key, reason, message: message.into() };
             self.tell(state, ChangeKind::Lost(lost.clone()));
+            self.story.ended(Some(&lost.clone().into()));
             state.lost = Some(lost);
             self.over.send_replace(true);
         }
@@ -170,6 +174,15 @@ impl Cell {
         let mut state = self.state.lock().expect("no code panics under this lock");
         state.is_granted = true;
         self.tell(&state, ChangeKind::Granted);
+    }
+
+    /// It was granted to somebody who has it; it may be lost meanwhile.
+    pub fn begin_story(&self, acquired: &Acquiring) {
+        let state = self.state();
+        self.story.begin(acquired, &self.scope, state.token, state.units);
+        if let Some(lost) = &state.lost {
+            self.story.ended(Some(&lost.clone().into()));
+        }
     }
 
     pub fn set_released(&self) {
@@ -268,7 +281,11 @@ impl Cell {
         if state.is_open {
             return Err(open());
         }
-        Ok(!std::mem::replace(&mut state.ends, true) && !state.is_released)
+        let is_first = !std::mem::replace(&mut state.ends, true) && !state.is_released;
+        if is_first {
+            self.story.releasing();
+        }
+        Ok(is_first)
     }
 
     /// A stream would not know of it.
@@ -301,9 +318,13 @@ impl Cell {
                 self.lose(lost.reason, &lost.message);
                 Err(lost.into())
             }
-            Err(error) if !matches!(error, Error::Lost(_)) => Err(error),
+            Err(error) if !matches!(error, Error::Lost(_)) => {
+                self.story.stayed(Some(&error));
+                Err(error)
+            }
             _ => {
                 self.set_released();
+                self.story.ended(None);
                 Ok(())
             }
         }
@@ -498,6 +519,7 @@ impl Core {
             if let Some((_, error)) = again.first() {
                 let time = again.iter().map(|(cell, _)| cell.remaining()).min().unwrap_or_default();
                 if !retrying.again(error, time).await {
+                    again.iter().for_each(|(cell, error)| cell.story.stayed(Some(error)));
                     result = result.and(Err(error.clone()));
                     break;
                 }
@@ -520,6 +542,7 @@ impl Core {
                         return Err(lost.clone().into());
                     }
                     state.take(grant, cell.duration);
+                    cell.story.downgraded(&cell.scope.namespace, state.token);
                     return Ok(());
                 }
                 Err(Error::Lost(lost)) => {

@@ -28,6 +28,11 @@ mod sql;
 #[cfg(feature = "sql")]
 mod statements;
 mod status;
+#[cfg(not(feature = "opentelemetry"))]
+#[path = "silent.rs"]
+mod telemetry;
+#[cfg(feature = "opentelemetry")]
+mod telemetry;
 mod ticks;
 mod together;
 #[cfg(feature = "sql")]

@@ -117,11 +117,16 @@ impl Core {
         let mut again = vec![];
         for ((it, answer), is_repeated) in some.into_iter().zip(answers).zip(repeated) {
             match answer {
-                Ok(()) => {}
+                Ok(()) => it.cell.story.ended(None),
                 Err(error) if error.is_unavailable() && now() < it.cell.deadline() => again.push(it),
-                Err(Error::Lost(lost)) if is_repeated && matches!(lost.reason, Reason::Released | Reason::Failed) => {}
-                Err(Error::Lost(lost)) => (self.settings.log)(&format!("{lost}: it was to be released")),
-                Err(error) => self.log_undelivered(&scope_name(&it.cell.scope.namespace, &it.cell.scope.key), &error.to_string()),
+                Err(Error::Lost(lost)) if is_repeated && matches!(lost.reason, Reason::Released | Reason::Failed) => it.cell.story.ended(None),
+                Err(error) => {
+                    it.cell.story.ended(Some(&error));
+                    match error {
+                        Error::Lost(lost) => (self.settings.log)(&format!("{lost}: it was to be released")),
+                        error => self.log_undelivered(&scope_name(&it.cell.scope.namespace, &it.cell.scope.key), &error.to_string()),
+                    }
+                }
             }
         }
         again
@@ -139,7 +144,7 @@ impl Core {
                 self.log_undelivered(&scope_name(&namespace, &key), "the client was closed");
             }
         }
-        state.releases.waiting.clear();
+        state.releases.waiting.drain(..).for_each(|it| it.cell.story.ended(Some(&Error::Closed)));
     }
 
     /// Lets an acquire follow the client's own release of the same scope.

@@ -16,6 +16,7 @@ use crate::lease::Lease;
 use crate::release::Outcome;
 use crate::request::LeaseBuilder;
 use crate::retry::Strategy;
+use crate::telemetry;
 
 /// One of those that [`Client::leases`] acquires; `(namespace, key)` is an exclusive one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,8 +228,8 @@ pub(crate) async fn release_all(leases: &[Lease], outcome: Outcome) -> Result<()
         return result;
     }
     let client = &leases[0].client;
-    let core = client.core().clone();
-    result.and(client.run(async move { core.release(&cells, outcome).await }).await)
+    let (core, around) = (client.core().clone(), cells[0].story.around());
+    result.and(client.run(telemetry::within(around, async move { core.release(&cells, outcome).await })).await)
 }
 
 /// Runs work under what is held, and releases it with the outcome. The outer error is of the leases.

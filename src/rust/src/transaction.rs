@@ -17,6 +17,7 @@ use crate::request::{LeaseBuilder, Ref};
 use crate::session::{from_sql, place, text};
 use crate::sql::{Wanted, grant_of, held_of, reason_of};
 use crate::statements::{ACQUIRE, END_REASON, GUARD, HELD, RELEASE_FAIL, RELEASE_OK};
+use crate::telemetry::Acquiring;
 use crate::transport::Beat;
 
 const LOOK: Duration = Duration::from_millis(50);
@@ -47,12 +48,15 @@ impl LeaseBuilder {
         let (client, mut request) = self.for_transaction()?;
         request.scope.lease_key = new_uuid();
         let tx = begin::<E>(db).await?;
+        let mut story = Acquiring::begin(&client.core().instruments, &request);
         let acquired = async {
             let sent = now();
             let rows = tx.query_typed(ACQUIRE, &Wanted::new(&request).values()).await.map_err(|error| of::<E>(&request.scope, error))?;
             let Some(row) = rows.first() else {
                 let row = tx.query_typed_one(HELD, &place(&request.scope)[..2]).await?;
-                return Err(Error::Held(Box::new(held_of(&request, &request.scope, &row))).into());
+                let held = Error::Held(Box::new(held_of(&request, &request.scope, &row)));
+                story.refused(&held);
+                return Err(held.into());
             };
             let lease = Lease::opened(&client, &request, grant_of(row, sent));
             work(&tx, &lease).await?;
@@ -63,15 +67,20 @@ impl LeaseBuilder {
         let lease = match acquired.await {
             Ok(lease) => lease,
             Err(error) => {
+                story.failed();
                 let _ = tx.rollback().await;
                 return Err(error);
             }
         };
         match tx.commit().await {
-            Err(error) if is_answered(&error) => return Err(error.into()),
+            Err(error) if is_answered(&error) => {
+                story.failed();
+                return Err(error.into());
+            }
             Err(error) => match client.settle(&lease).await? {
                 Some((deadline, Beat::Renewed { is_final, .. })) => lease.cell.extend(deadline, is_final),
                 _ => {
+                    story.failed();
                     client.core().abandon(request.refs(), request.duration);
                     return Err(unknown(&lease.cell.scope, &error).into());
                 }
@@ -79,6 +88,8 @@ impl LeaseBuilder {
             Ok(()) => {}
         }
         lease.begin()?;
+        story.granted(lease.token());
+        lease.cell.begin_story(&story);
         Ok(lease)
     }
 }
@@ -172,12 +183,14 @@ struct Leaving<'a> {
 impl<'a> Leaving<'a> {
     fn new(lease: &'a Lease) -> Result<Self, Error> {
         lease.cell.leave()?;
+        lease.cell.story.releasing();
         Ok(Leaving { lease, has_left: false })
     }
 
     fn left<T>(mut self, value: T) -> T {
         self.has_left = true;
         self.lease.cell.set_released();
+        self.lease.cell.story.ended(None);
         value
     }
 }
@@ -186,6 +199,7 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         if !self.has_left {
             self.lease.cell.stay();
+            self.lease.cell.story.stayed(None);
             self.lease.client.core().look();
         }
     }

@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{Deadline, Error, Lease, Leases, remaining};
-use tokio::net::TcpListener;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tonic::client::Grpc;
-use tonic::codegen::http;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
@@ -18,7 +16,7 @@ use crate::kit::*;
 /// Nothing is renewed meanwhile.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A gRPC server that knows no method, its client, and the grpc-timeout of each call.
+/// A client of a gRPC server that knows no method, and the grpc-timeout of each call.
 struct Another {
     stub: Grpc<InterceptedService<Channel, Deadline>>,
     timeouts: UnboundedReceiver<Option<String>>,
@@ -26,18 +24,7 @@ struct Another {
 
 impl Another {
     async fn new() -> Another {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let (tell, timeouts) = unbounded_channel();
-        tokio::spawn(async move {
-            let (socket, _) = listener.accept().await.expect("the client");
-            let mut calls = h2::server::handshake(socket).await.expect("HTTP/2");
-            while let Some(Ok((request, mut answer))) = calls.accept().await {
-                tell.send(request.headers().get("grpc-timeout").map(|value| value.to_str().expect("text").into())).expect("the case");
-                let head = http::Response::builder().header("content-type", "application/grpc").header("grpc-status", "12");
-                answer.send_response(head.body(()).expect("a response"), true).expect("to answer");
-            }
-        });
+        let (address, timeouts) = noting("grpc-timeout").await;
         let channel = Endpoint::from_shared(format!("http://{address}")).expect("an address").connect_lazy();
         Another { stub: Grpc::new(InterceptedService::new(channel, Deadline)), timeouts }
     }

@@ -13,8 +13,10 @@ use leasehold::{Builder, Client, Lease, LeaseBuilder};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tonic::codegen::http;
 
 pub const MINUTE: Duration = Duration::from_secs(60);
 
@@ -195,6 +197,23 @@ pub async fn granted(waiter: Later) -> Lease {
 
 pub async fn lost(lease: &Lease) -> leasehold::Lost {
     within_a_minute("the loss", lease.lost()).await
+}
+
+/// The address of a gRPC server that knows no method, and one header of each call.
+pub async fn noting(header: &'static str) -> (String, UnboundedReceiver<Option<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let (tell, noted) = unbounded_channel();
+    tokio::spawn(async move {
+        let (socket, _) = listener.accept().await.expect("the client");
+        let mut calls = h2::server::handshake(socket).await.expect("HTTP/2");
+        while let Some(Ok((request, mut answer))) = calls.accept().await {
+            tell.send(request.headers().get(header).map(|value| value.to_str().expect("text").into())).expect("the case");
+            let head = http::Response::builder().header("content-type", "application/grpc").header("grpc-status", "12");
+            answer.send_response(head.body(()).expect("a response"), true).expect("to answer");
+        }
+    });
+    (address, noted)
 }
 
 /// tests/lib/flaky_proxy.py before a daemon; before PostgreSQL, a pipe that may keep the answers.

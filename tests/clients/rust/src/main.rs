@@ -16,6 +16,7 @@ mod retries;
 mod secure;
 mod shared;
 mod sql;
+mod telemetry;
 mod ticks;
 mod together;
 mod transactions;
@@ -73,6 +74,7 @@ async fn main() {
         let [what, target, key, seconds] = arguments.split('\n').collect::<Vec<_>>().try_into().expect("four");
         std::process::exit(child(what, target, key, Duration::from_secs(seconds.parse().expect("a number"))).await);
     }
+    telemetry::set_up();
     let on = std::env::args().nth(1).expect("a transport");
     let part = std::env::args().nth(2).unwrap_or_default();
     let all = [
@@ -91,6 +93,7 @@ async fn main() {
         secure::CASES,
         shared::CASES,
         sql::CASES,
+        telemetry::CASES,
         ticks::CASES,
         together::CASES,
         transactions::CASES,

@@ -68,7 +68,7 @@ class GrpcCasesTest extends DirectCases {
     @Test
     void late_request_is_given_back() throws Exception {
         Flaky proxy = way();
-        LeaseClient client = site.client(proxy.builder());
+        LeaseClient client = site.client(proxy.builder().patience(seconds(60)));
         site.lease(client).acquire().release(); // connects
         String before = site.row("token");
         int replies = proxy.count("replies");
