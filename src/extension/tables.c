@@ -84,6 +84,7 @@ static const struct column coordinator_columns[] = {
     {"started_at", TIMESTAMPTZOID},
     {"seen_at", TIMESTAMPTZOID, true},
     {"cannot_write", BOOLOID},
+    {"spread_read_at", TIMESTAMPTZOID},
 };
 static const struct column creation_columns[] = {{"slot", INT4OID, true}};
 static const struct column turn_columns[] = {{"name", TEXTOID, true}, {"seed", INT8OID}};
