@@ -82,9 +82,10 @@ class Generator:
 
     def __init__(self, seed, look):
         self.random = random.Random(seed)
-        self.other_random = random.Random(-seed)              # for priorities and requests to hand over
+        self.other_random = random.Random(-seed)              # for priorities, requests to hand over and spread namespaces
         self.has_priorities = self.other_random.random() < 0.4
         self.has_requests = self.other_random.random() < 0.6
+        self.has_spread = self.other_random.random() < 0.5
         self.look = look
         self.fresh = 1000
         self.asked_by = {}
@@ -223,6 +224,8 @@ class Generator:
                                ("select leasehold.set_policy(%s, max_priority => 8, ageing => '3 min 7 s')", (self.other_random.choice(NAMESPACES),))])
         if self.has_requests and self.other_random.random() < 0.4:
             yield self.requests()
+        if self.has_spread and self.other_random.random() < 0.2:
+            yield self.spread()
         calls = [self.call()]
         while self.is_so(0.08) and len(calls) < 4:
             calls.append(self.call())
@@ -254,6 +257,17 @@ class Generator:
             ("select leasehold.set_policy(%s, hand_over_grace => '3 min 13 s')", (chosen.choice(NAMESPACES),)),
         ), (5, 3, 4, 1))
         return Step(others=[step, (ASKED, ()), (REQUESTS, ())])
+
+    def spread(self):
+        """A namespace becomes spread, or is no more; or a slot comes or goes."""
+        chosen = self.other_random
+        ns = chosen.choice(NAMESPACES)
+        step, = chosen.choices((
+            ("select section from leasehold_internal.spread_claim(%s, %s, array['a', 'b'])", (ns, chosen.choice('ab'))),
+            ('update leasehold.spread set slots = set_bit(slots, leasehold_internal.slot_of(%s), %s)', (chosen.choice(KEYS), chosen.choice((0, 1)))),
+            ('delete from leasehold.spread where namespace = %s', (ns,)),
+        ), (3, 6, 2))
+        return Step(others=[step])
 
     def policy(self):
         return 'select leasehold.set_policy(%s, ' + self.random.choice(POLICIES) + ')', (self.random.choice(NAMESPACES),)
