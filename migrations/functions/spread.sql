@@ -8,12 +8,21 @@ as $$
   select ('x' || substr(encode(sha256(convert_to(p_key, 'UTF8')), 'hex'), 1, 3))::bit(12)::integer
 $$;
 
+-- Is the key's slot one of these? A function of its own, so that a query in which nothing has slots does not set up all that it calls. Locks nothing.
+create or replace function leasehold_internal.has_slot(p_slots bytea, p_key text) returns boolean
+language plpgsql stable strict parallel safe
+as $$
+begin
+  return get_bit(p_slots, leasehold_internal.slot_of(p_key)) = 1;
+end
+$$;
+
 -- Does this database have this key? `p_slots` are those of its namespace's rules; null: it has all. To be used in a query, where it becomes a part of
 -- it. Locks nothing.
 create or replace function leasehold_internal.has_key(p_slots bytea, p_key text) returns boolean
 language sql stable parallel safe
 as $$
-  select p_slots is null or get_bit(p_slots, leasehold_internal.slot_of(p_key)) = 1
+  select p_slots is null or leasehold_internal.has_slot(p_slots, p_key)
 $$;
 
 -- The row that counts for a namespace: that of its longest prefix. Locks nothing.
