@@ -267,7 +267,7 @@ const pglite = on === 'pglite' ? require('./pglite.js') : null;
 const isOurs = ({ on: transports, only: languages = ['node'], name }) => languages.includes('node') && !(name in tables.left_out.node)
   && (on === 'pglite' ? transports.includes('sql') && !(name in tables.pglite.left_out) : transports.includes(on));
 const list = tables.cases.filter(isOurs);
-test(on, { concurrency: pglite ? 4 : 6 }, async (all) => {
+test(on, { concurrency: 4 }, async (all) => {
   await Promise.all(list.filter(({ name }) => name.includes(only)).map(({ name }) => all.test(name, async () => {
     const site = await (pglite?.PgliteSite ?? Site).make(on, name);
     let isGood = false;
