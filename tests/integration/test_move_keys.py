@@ -15,7 +15,7 @@ import pytest
 import harness
 from databases import name, rows
 from harness import acquire_request, fails, pb, release_request, wait_until
-from streams import BOUND
+from streams import BOUND, Reading
 from test_moves import PROGRAM, sleeps_in
 from test_spread import KEYS, NAMES, place, write_spread
 
@@ -107,6 +107,8 @@ class Load:
         self.threads = [threading.Thread(target=self.work, args=(keys,)) for _ in range(4)] + [threading.Thread(target=self.renew)]
 
     def __enter__(self):
+        self.watch = Reading(self.clients[0].lease.WatchLeases(pb.WatchLeasesRequest(namespace=["jobs"])))
+        self.watch.read()
         for thread in self.threads:
             thread.start()
         return self
@@ -115,6 +117,15 @@ class Load:
         self.is_over.set()
         for thread in self.threads:
             thread.join(BOUND)
+
+    def check_watch(self, keys):
+        """It went on: it has seen the end of each lease."""
+        last = {}
+        while not all(last.get(key) == pb.LeaseEvent.TYPE_RELEASED for key in keys):
+            event = self.watch.next()
+            assert event, self.watch.error
+            last[event.lease.scope.key] = event.type
+        self.watch.call.cancel()
 
     def call(self, rpc, request):
         """The answer, or None where the key cannot be had for now."""
@@ -181,6 +192,7 @@ def test_one_more_database_gets_its_keys_under_load(spread):
         after = load.grants
         wait_until(lambda: load.grants > after + 100, BOUND, "grants after the move")
     assert load.renewals > 100
+    load.check_watch(KEYS[8:])
     check_places(spread, load, MORE)
     shares = [spread.psql(name, "select sections || array[(select count(*) from generate_series(0, 4095) n where get_bit(slots, n) = 1)::text]"
                                 " from leasehold.spread").strip("{}\n").split(",") for name in MORE]
