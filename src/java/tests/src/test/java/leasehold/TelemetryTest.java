@@ -87,7 +87,7 @@ class TelemetryTest {
         try (site; client; nowhere; Scope scope = caller.makeCurrent()) {
             assertTrue(scope != null);
             CountDownLatch renewed = new CountDownLatch(1);
-            client.lease(NAMESPACE, "plain").duration(seconds(6)).tell(new LeaseListener() {
+            client.lease(NAMESPACE, "plain").duration(seconds(20)).tell(new LeaseListener() {
                 @Override
                 public void renewed(Lease lease) {
                     renewed.countDown();
