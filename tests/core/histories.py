@@ -24,7 +24,7 @@ DURATIONS = (3630000000, 7230000001, 1830000007)
 BAD_DURATIONS = (99999, 100000, 0, -1, 86400000001, 999999, 9223372036854775807, -9223372036854775808, 4503599627370497, None)
 RESULTS = ('{"n": 1}', None, '[]', '"x"', 'null', ' 12.50 ', '{"big": "%s"}' % ('x' * 3000), '%s' % list(range(900)))
 ERRORS = ('disk full', '', None, '{', 'e' * 3000)
-POLICIES = ("frozen => true", "max_leases => 2", "max_leases => 2", "max_leases => 0", "max_waiters => 1", "min_duration => '61 min'", "max_duration => '59 min'",
+POLICIES = ("frozen => true", "frozen => true", "max_leases => 2", "max_leases => 2", "max_leases => 0", "max_waiters => 1", "min_duration => '61 min'", "max_duration => '59 min'",
             "grace => '20 min 15 s'", "grace => '0 s'", "capacity => 2", "capacity => 3", "expiry => 'manual'", "expiry => 'reap'", "history => true", "history => true",
             "at_least => '22 min 10 s'", "dead_after => '5 min 20 s'", "max_hold => '9 min 25 s'", "free_retention => '0 s'", "history => false",
             "max_hold => '49 min 25 s', end_at_max_hold => true", "max_hold => '49 min 25 s', end_at_max_hold => true", "end_at_max_hold => false",
