@@ -269,3 +269,23 @@ def test_a_transaction_that_acquired_before_is_waited_for(spread):
     said = process.communicate(timeout=300)[0]
     assert process.returncode == 0, said
     assert rows(spread, "us") == [f"jobs/{key}"]
+
+
+def test_a_lease_that_a_transaction_guards_does_not_move_and_its_keys_stay(spread):
+    key, other = [key for key in KEYS if place(key) == "home" and place(key, MORE) == "us"][:2]
+    lease = spread.first.lease.Acquire(acquire_request("jobs", key, seconds=600), timeout=BOUND).lease
+    old, guard = (spread.clusters["home"].session(spread.databases["home"]) for _ in range(2))
+    old.run("begin; select txid_current()")
+    process = spread.move("home", "us", MORE)
+    looks = "select count(*) from pg_stat_activity where query ~ 'virtualtransaction = any' and pid <> pg_backend_pid()"
+    wait_until(lambda: process.poll() is not None or spread.psql("home", looks) != "0", BOUND, "it to wait for the old transaction")
+    guard.run(f"begin; select 1 from leasehold.scope where key = '{key}' for key share")
+    old.run("commit")
+    said = process.communicate(timeout=300)[0]
+    guard.run("commit")
+    assert process.returncode == 1 and "lock timeout" in said and "call this again" in said, said
+    wait_until(lambda: spread.can_take(spread.second, other), BOUND, "the keys being served again")
+    assert harness.heartbeat(spread.first, lease).outcome == pb.OUTCOME_OK
+    spread.moved("home", "us", MORE)
+    assert harness.heartbeat(spread.first, lease).outcome == pb.OUTCOME_OK
+    assert rows(spread, "us") == [f"jobs/{key}"]
