@@ -276,7 +276,7 @@ def judge(report):
 
 def tell(lines):
     """The lines that say what failed; where none does, the last ones."""
-    bad = [line for line in lines if re.search(r'^(FAILED|ERROR) |^ *not ok|\bFAIL\b|:[FE]:|failed: |ERROR: \w+Sanitizer|runtime error:', line)]
+    bad = [line for line in lines if re.search(r'^(FAILED|ERROR) |^(case|test) .* failed|^ *not ok|\bFAIL\b|:[FE]:|failed: |ERROR: \w+Sanitizer|runtime error:', line)]
     return (bad or lines)[-TOLD:]
 
 
@@ -432,10 +432,11 @@ def main():
             end(process, signal.SIGTERM)
         rundir.remove(place)
     print()
-    print(''.join(line + '\n' for line in told), end='')
-    print(''.join('unsteady, passed at the second try: %s\n' % name for name in unsteady), end='')
     for name, (passed, failed) in results.items():
         print('%-22s %5d passed %5d failed' % (name, passed, failed))
+    # Whoever keeps the last lines of a log alone sees what failed.
+    print(''.join('unsteady, passed at the second try: %s\n' % name for name in unsteady), end='')
+    print(''.join(line + '\n' for line in told), end='')
     failed = sum(result[1] for result in results.values())
     print('%d passed, %d failed' % (sum(result[0] for result in results.values()), failed))
     return 1 if failed else 0
