@@ -24,6 +24,9 @@ static const struct {
     [LH_TEXT_HAND_OVER] = {1, LH_HAND_OVER_WORDS_MAX_BYTES, true},
 };
 
+#define NUMBER(name, option, most, ...) {#name, option, most},
+const struct lh_acquire_number lh_acquire_numbers[] = {LH_ACQUIRE_NUMBERS(NUMBER)};
+
 /* --- rules --- */
 
 static bool say(char words[LH_BOUND_WORDS_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -119,11 +122,11 @@ bool lh_bound_count(int64_t number, int64_t if_zero, int64_t most, char words[LH
                (long long)number);
 }
 
-bool lh_bound_priority(int64_t priority, char words[LH_BOUND_WORDS_BYTES])
+bool lh_bound_number(int64_t number, int64_t most, char words[LH_BOUND_WORDS_BYTES])
 {
-    if (priority >= 0 && priority <= LH_PRIORITY_MAX)
+    if (number >= 0 && number <= most)
         return true;
-    return say(words, "must be 0 to %d, is %lld", LH_PRIORITY_MAX, (long long)priority);
+    return say(words, "must be 0 to %lld, is %lld", (long long)most, (long long)number);
 }
 
 const char *lh_bound_mode(bool is_shared, const char *shared, int32_t units, bool has_at_least,
@@ -248,13 +251,22 @@ enum lh_status lh_bounds_units(int32_t units, struct lh_error *error)
     return lh_bounds_refuse(error, "units", words, "units %s", words);
 }
 
-enum lh_status lh_bounds_priority(int64_t priority, struct lh_error *error)
+enum lh_status lh_bounds_number(const char *field, int64_t number, int64_t most, struct lh_error *error)
 {
     char words[LH_BOUND_WORDS_BYTES];
 
-    if (lh_bound_priority(priority, words))
+    if (lh_bound_number(number, most, words))
         return LH_OK;
-    return lh_bounds_refuse(error, "priority", words, "priority %s", words);
+    return lh_bounds_refuse(error, field, words, "%s %s", field, words);
+}
+
+enum lh_status lh_bounds_acquire_numbers(const int32_t numbers[LH_ACQUIRE_NUMBER_COUNT], struct lh_error *error)
+{
+    enum lh_status status = LH_OK;
+
+    for (size_t i = 0; status == LH_OK && i < LH_ACQUIRE_NUMBER_COUNT; i++)
+        status = lh_bounds_number(lh_acquire_numbers[i].name, numbers[i], lh_acquire_numbers[i].most, error);
+    return status;
 }
 
 enum lh_status lh_bounds_mode(int mode, int32_t units, int64_t at_least_us, struct lh_error *error)

@@ -33,6 +33,20 @@ struct lh_uuid;
 /* The longest duration, wait or setting of a policy. */
 #define LH_DURATION_MAX_US (INT64_C(100) * 365 * 86400 * 1000000)
 
+/*
+ * The numbers that a request to acquire has besides its scopes, 0 by default: X(name, option, most, ...). The name is
+ * that of the member of AcquireRequest, struct lh_acquire_options and struct lh_embed_options, and of the argument in
+ * SQL; `option` is that of the command line. A row here is checked and passed on by the service, both libraries and the
+ * command line.
+ */
+#define LH_ACQUIRE_NUMBERS(X, ...) X(priority, "priority", LH_PRIORITY_MAX, __VA_ARGS__)
+
+/* The members, and their values or addresses in `of`, in the order of lh_acquire_numbers. */
+#define LH_NUMBER_MEMBER(name, ...) int32_t name;
+#define LH_NUMBER_VALUE(name, option, most, of) (of)->name,
+#define LH_NUMBER_ADDRESS(name, option, most, of) &(of)->name,
+#define LH_NUMBER_COPY(name, option, most, to, from) (to)->name = (from)->name;
+
 #define LH_BOUND_WORDS_BYTES 144
 
 enum lh_bounded_text {
@@ -56,7 +70,19 @@ bool lh_bound_duration(int64_t duration_us, int64_t least_us, int64_t most_us, c
 /* Checks a number of which 0 means another. */
 bool lh_bound_count(int64_t number, int64_t if_zero, int64_t most, char words[LH_BOUND_WORDS_BYTES]);
 
-bool lh_bound_priority(int64_t priority, char words[LH_BOUND_WORDS_BYTES]);
+extern const struct lh_acquire_number {
+    const char *name;
+    const char *option;
+    int32_t most;
+} lh_acquire_numbers[];
+
+enum {
+#define LH_NUMBER_INDEX(name, ...) LH_ACQUIRE_NUMBER_##name,
+    LH_ACQUIRE_NUMBERS(LH_NUMBER_INDEX) LH_ACQUIRE_NUMBER_COUNT
+#undef LH_NUMBER_INDEX
+};
+
+bool lh_bound_number(int64_t number, int64_t most, char words[LH_BOUND_WORDS_BYTES]);
 
 /* Checks what is asked of one scope, but for the minimum hold itself. Returns the field that is out of bounds, or NULL.
    `shared` is the name of the mode where the caller wrote it. */
@@ -82,7 +108,8 @@ enum lh_status lh_bounds_label(const char *label, size_t *name_size, struct lh_e
 /* Check options of the library. `mode` is an enum lh_mode; 0 units are the default. */
 enum lh_status lh_bounds_mode(int mode, int32_t units, int64_t at_least_us, struct lh_error *error);
 enum lh_status lh_bounds_units(int32_t units, struct lh_error *error);
-enum lh_status lh_bounds_priority(int64_t priority, struct lh_error *error);
+enum lh_status lh_bounds_number(const char *field, int64_t number, int64_t most, struct lh_error *error);
+enum lh_status lh_bounds_acquire_numbers(const int32_t numbers[LH_ACQUIRE_NUMBER_COUNT], struct lh_error *error);
 
 enum lh_status lh_bounds_refuse(struct lh_error *error, const char *field, const char *bound, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -35,9 +35,24 @@ struct acquire {
     int64_t at_least_us;
     bool is_shared;
     int32_t units;
-    int32_t priority;
+    char *numbers;
     struct lh_embed_lease *lease;
 };
+
+/* Those that are set, as arguments: an older schema takes none. A new string. */
+static char *number_arguments(const int32_t numbers[LH_ACQUIRE_NUMBER_COUNT])
+{
+    struct lh_buffer text = {0};
+
+    for (size_t i = 0; i < LH_ACQUIRE_NUMBER_COUNT; i++) {
+        char argument[64];
+        int size = snprintf(argument, sizeof(argument), ", %s => %d", lh_acquire_numbers[i].name, (int)numbers[i]);
+        if (numbers[i] != 0)
+            lh_buffer_append(&text, argument, (size_t)size);
+    }
+    lh_buffer_append(&text, "", 1);
+    return (char *)text.data;
+}
 
 /* The lease that was granted or renewed in this row. */
 static enum lh_status take_row(struct lh_call *call, struct lh_embed_lease *lease, const PGresult *result, int row,
@@ -60,7 +75,7 @@ static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
         "  from leasehold.acquire(namespace => $1, key => $2, duration => $3::bigint * interval '1 microsecond',"
         "                         owner => $4, lease_key => $5::uuid, labels => $6::jsonb";
     struct acquire *acquire = call->arg;
-    char at_least[24], units[12], priority[32] = "", name[LH_SCOPE_NAME_BYTES];
+    char at_least[24], units[12], name[LH_SCOPE_NAME_BYTES];
     const char *const values[] = {acquire->ns,
                                   acquire->key,
                                   acquire->terms.duration_us,
@@ -77,14 +92,12 @@ static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
     snprintf(at_least, sizeof(at_least), "%lld",
              (long long)(acquire->at_least_us == LH_NO_MINIMUM ? 0 : acquire->at_least_us));
     snprintf(units, sizeof(units), "%d", (int)acquire->units);
-    if (acquire->priority != 0)
-        snprintf(priority, sizeof(priority), ", priority => %d", (int)acquire->priority);
     if (acquire->is_shared)
         more = ", mode => 'shared', units => $7::integer";
     else if (acquire->at_least_us != 0)
         more = ", at_least => $7::bigint * interval '1 microsecond'";
     sql = lh_format("select %s%s%s%s%s) l", lh_embed_columns, acquire->is_shared ? lh_embed_share_columns : "", from,
-                    more, priority);
+                    more, acquire->numbers);
     result = lh_query(call->conn, sql, values, more[0] != '\0' ? 7 : 6, error);
     free(sql);
     if (result == NULL)
@@ -177,6 +190,7 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
 
     if (options == NULL)
         options = &no_options;
+    const int32_t numbers[] = {LH_ACQUIRE_NUMBERS(LH_NUMBER_VALUE, &options->embed)};
     if (namespace_text == NULL || key == NULL || lease == NULL)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "namespace, key and lease are needed");
     if (lh_bounds_time("wait", options->wait_us, error) != LH_OK)
@@ -185,13 +199,12 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
         return lh_bounds_refuse(error, "wait", "0 in a transaction",
                                 "wait must be 0 in a transaction, for what others do is not told inside of one");
     if (lh_bounds_mode(options->embed.mode, options->embed.units, options->embed.at_least_us, error) != LH_OK ||
-        lh_bounds_priority(options->embed.priority, error) != LH_OK ||
-        take_terms(&acquire.terms, options, error) != LH_OK)
+        lh_bounds_acquire_numbers(numbers, error) != LH_OK || take_terms(&acquire.terms, options, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     acquire.at_least_us = options->embed.at_least_us;
     acquire.is_shared = options->embed.mode == LH_SHARED;
     acquire.units = options->embed.units > 0 ? options->embed.units : 1;
-    acquire.priority = options->embed.priority;
+    acquire.numbers = number_arguments(numbers);
     call.options = &options->embed;
 
     status = lh_call_run(&call, error);
@@ -201,8 +214,9 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
                                                           .key = key,
                                                           .lease_key = acquire.terms.lease_key,
                                                           .units = acquire.is_shared ? acquire.units : 0,
-                                                          .priority = acquire.priority},
+                                                          .numbers = acquire.numbers},
                                   options->wait_us, error);
+    free(acquire.numbers);
     free(acquire.terms.labels);
     return status;
 }
@@ -290,6 +304,21 @@ static enum lh_status check_scopes(const struct lh_embed_scope *scopes, size_t c
     return LH_OK;
 }
 
+static enum lh_status refuse_options_of_one(const struct lh_embed_options *options, struct lh_error *error)
+{
+    const int32_t numbers[] = {LH_ACQUIRE_NUMBERS(LH_NUMBER_VALUE, options)};
+
+    if (options->mode != LH_EXCLUSIVE || options->units != 0 || options->at_least_us != 0)
+        return lh_bounds_refuse(error, "mode", "not set",
+                                "mode, units and at_least_us must not be set here: each scope has its mode and units");
+    for (size_t i = 0; i < LH_ACQUIRE_NUMBER_COUNT; i++)
+        if (numbers[i] != 0)
+            return lh_bounds_refuse(error, lh_acquire_numbers[i].name, "not set",
+                                    "%s must not be set here: over SQL several scopes are never waited for",
+                                    lh_acquire_numbers[i].name);
+    return LH_OK;
+}
+
 enum lh_status lh_embed_acquire_all(PGconn *conn, const struct lh_embed_scope *scopes, size_t count,
                                     const struct lh_embed_acquire_options *options, struct lh_embed_lease *leases,
                                     struct lh_error *error)
@@ -304,12 +333,8 @@ enum lh_status lh_embed_acquire_all(PGconn *conn, const struct lh_embed_scope *s
         return lh_bounds_refuse(error, "leases", "not NULL", "leases is missing");
     if (options->wait_us != 0)
         return lh_bounds_refuse(error, "wait", "0", "wait must be 0: over SQL several scopes are never waited for");
-    if (options->embed.mode != LH_EXCLUSIVE || options->embed.units != 0 || options->embed.at_least_us != 0 ||
-        options->embed.priority != 0)
-        return lh_bounds_refuse(
-            error, "mode", "not set",
-            "mode, units, at_least_us and priority must not be set here: each scope has its mode and units");
-    if (check_scopes(scopes, count, error) != LH_OK || take_terms(&all.terms, options, error) != LH_OK)
+    if (refuse_options_of_one(&options->embed, error) != LH_OK || check_scopes(scopes, count, error) != LH_OK ||
+        take_terms(&all.terms, options, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     call.options = &options->embed;
     status = lh_call_run(&call, error);

@@ -49,8 +49,8 @@ struct lh_wait_scope {
     const char *ns;
     const char *key;
     const char *lease_key;
-    int32_t units; /* 0: exclusive */
-    int32_t priority;
+    int32_t units;       /* 0: exclusive */
+    const char *numbers; /* arguments of join_queue: "", or ", name => number" for each that is not 0 */
 };
 
 /*

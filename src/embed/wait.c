@@ -7,8 +7,10 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 
 #define ROUND_US LH_US_PER_S
@@ -16,7 +18,7 @@
 struct place {
     const char *values[4]; /* namespace, key, lease key, units */
     bool is_shared;
-    int32_t priority;
+    const char *numbers;
     char channel[64]; /* that `session` listens to */
     int session;      /* its process; another one listens to nothing */
 };
@@ -25,16 +27,13 @@ static enum lh_status join_queue(PGconn *conn, struct place *place, struct lh_er
 {
     static const char format[] = "select q.channel from leasehold.join_queue(namespace => $1, key => $2,"
                                  " lease_key => $3::uuid, ttl => interval '10 s'%s%s) q";
-    char priority[32] = ""; /* an older schema takes none */
-    char sql[sizeof(format) + 64 + sizeof(priority)];
-    PGresult *result;
+    const char *units = place->is_shared ? ", mode => 'shared', units => $4::integer" : "";
+    char *sql = lh_format(format, units, place->numbers);
+    PGresult *result = lh_query(conn, sql, place->values, place->is_shared ? 4 : 3, error);
     char listen[80];
     bool is_new;
 
-    if (place->priority != 0)
-        snprintf(priority, sizeof(priority), ", priority => %d", (int)place->priority);
-    snprintf(sql, sizeof(sql), format, place->is_shared ? ", mode => 'shared', units => $4::integer" : "", priority);
-    result = lh_query(conn, sql, place->values, place->is_shared ? 4 : 3, error);
+    free(sql);
     if (result == NULL)
         return error->status;
     is_new = place->session != PQbackendPID(conn);
@@ -90,7 +89,7 @@ enum lh_status lh_wait_for_turn(struct lh_call *acquire, const struct lh_wait_sc
     char units[12], name[LH_SCOPE_NAME_BYTES];
     struct place place = {.values = {scope->ns, scope->key, scope->lease_key, units},
                           .is_shared = scope->units > 0,
-                          .priority = scope->priority};
+                          .numbers = scope->numbers};
     int64_t now_us = lh_clock_us();
     int64_t until_us = wait_us > INT64_MAX - now_us ? INT64_MAX : now_us + wait_us;
     struct lh_error words = {0};

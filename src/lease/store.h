@@ -36,6 +36,7 @@
 #include <stdint.h>
 
 #include "access/access.h"
+#include "base/bounds.h"
 #include "base/heap.h"
 #include "base/status.h"
 #include "lease/types.h"
@@ -89,7 +90,7 @@ struct lh_acquire_terms {
     const char *principal; /* the proved caller, see lh_rpc_call_principal */
     const char *labels;    /* a JSON object of strings */
     int64_t duration_us;
-    int32_t priority; /* negative: of a caller that the policy's max_priority does not bind */
+    LH_ACQUIRE_NUMBERS(LH_NUMBER_MEMBER) /* a negative priority: the policy's max_priority does not bind the caller */
 };
 
 struct lh_acquire_item {

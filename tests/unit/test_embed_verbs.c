@@ -169,6 +169,9 @@ START_TEST(several_scopes_that_cannot_be_are_refused)
     request = (struct lh_embed_acquire_options){.embed.mode = LH_SHARED};
     ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 1, &request, leases, &test_error), LH_INVALID_ARGUMENT);
     ck_assert_str_eq(test_error.field, "mode");
+    request = (struct lh_embed_acquire_options){.embed.priority = 1};
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 1, &request, leases, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.field, "priority");
 }
 END_TEST
 

@@ -7,6 +7,7 @@
 
 struct release_later {
     struct lh_embed_lease lease;
+    const char *priority; /* of the waiter */
     enum lh_status status;
 };
 
@@ -18,7 +19,8 @@ static void *release_when_somebody_waits(void *arg)
     bool is_waited_for = false;
 
     while (!is_waited_for && lh_clock_us() < until_us) {
-        PGresult *result = PQexec(own, "select 1 from leasehold.waiter");
+        PGresult *result = PQexecParams(own, "select 1 from leasehold.waiter where priority = $1::integer", 1, NULL,
+                                        &later->priority, NULL, NULL, 0);
         is_waited_for = PQntuples(result) > 0;
         PQclear(result);
         lh_pause(5 * LH_US_PER_MS);
@@ -31,7 +33,7 @@ static void *release_when_somebody_waits(void *arg)
 START_TEST(a_waiter_is_told_when_its_turn_comes)
 {
     struct lh_embed_acquire_options options = {.duration_us = LH_SECOND * 60, .wait_us = LH_FOREVER};
-    struct release_later later;
+    struct release_later later = {.priority = "0"};
     struct lh_embed_lease lease;
     pthread_t thread;
 
@@ -45,6 +47,24 @@ START_TEST(a_waiter_is_told_when_its_turn_comes)
     PGresult *result = PQexec(conn, "select pg_listening_channels()");
     ck_assert_int_eq(PQntuples(result), 0);
     PQclear(result);
+}
+END_TEST
+
+START_TEST(a_waiter_has_the_priority_of_its_request)
+{
+    struct lh_embed_acquire_options options = {.wait_us = LH_FOREVER, .embed = {.priority = 7}};
+    struct release_later later = {.priority = "7"};
+    struct lh_embed_lease lease;
+    pthread_t thread;
+
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed", "k", &options, &later.lease, &test_error), LH_OK);
+    pthread_create(&thread, NULL, release_when_somebody_waits, &later);
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed", "k", &options, &lease, &test_error), LH_OK);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(later.status, LH_OK);
+    options.embed.priority = 1001;
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed", "k", &options, &lease, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.message, "priority must be 0 to 1000, is 1001");
 }
 END_TEST
 
@@ -96,6 +116,7 @@ void add_embed_waiting(TCase *tests)
 {
     tcase_add_test(tests, what_no_rule_allows_is_denied);
     tcase_add_test(tests, a_waiter_is_told_when_its_turn_comes);
+    tcase_add_test(tests, a_waiter_has_the_priority_of_its_request);
     tcase_add_test(tests, a_waiter_takes_over_what_expires_where_no_daemon_runs);
     tcase_add_test(tests, a_wait_ends_and_leaves_no_place_behind);
 }

@@ -193,9 +193,7 @@ static const struct lh_option options[] = {
     {"at-least", 0, "DURATION",
      "Nobody else gets the lease until so long after the grant, even if it is released before. At most 1d. Default: "
      "at_least of the policy."},
-    {"priority", 0, "NUMBER",
-     "Go before waiters of a lower priority, as far as the policy's ageing says: 0 to its max_priority, or to 1000 "
-     "with the right admin. Default: 0."},
+    LH_CLI_ACQUIRE_NUMBERS,
     {"shared", 0, "[=UNITS]",
      "A shared lease, beside other shared ones: so many units of the policy's capacity, 1 to 1000000. Default: 1; "
      "without this option the lease is exclusive."},

@@ -27,23 +27,42 @@ static enum lh_status take_wait(struct lh_acquire_options *options, const struct
     return LH_OK;
 }
 
-static enum lh_status take_priority(struct lh_acquire_options *options, const struct lh_args *args,
-                                    struct lh_error *error)
+const char *lh_cli_given_number(const struct lh_args *args)
 {
-    const char *text = lh_args_value(args, "priority");
+    for (size_t i = 0; i < LH_ACQUIRE_NUMBER_COUNT; i++)
+        if (lh_args_has(args, lh_acquire_numbers[i].option))
+            return lh_acquire_numbers[i].option;
+    return NULL;
+}
+
+static enum lh_status take_number(const struct lh_acquire_number *number, const struct lh_args *args, int32_t *taken,
+                                  struct lh_error *error)
+{
+    const char *text = lh_args_value(args, number->option);
     char *end;
-    long number;
+    long given;
 
     if (text == NULL)
         return LH_OK;
-    number = strtol(text, &end, 10);
+    given = strtol(text, &end, 10);
     if (*text == '\0' || *end != '\0')
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "invalid priority '%.64s'; use a number, 0 to %d", text,
-                            LH_PRIORITY_MAX);
-    if (lh_bounds_priority(number, error) != LH_OK)
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "invalid %s '%.64s'; use a number, 0 to %d", number->option,
+                            text, (int)number->most);
+    if (lh_bounds_number(number->option, given, number->most, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    options->priority = (int32_t)number;
+    *taken = (int32_t)given;
     return LH_OK;
+}
+
+static enum lh_status take_numbers(struct lh_acquire_options *options, const struct lh_args *args,
+                                   struct lh_error *error)
+{
+    int32_t *const numbers[] = {LH_ACQUIRE_NUMBERS(LH_NUMBER_ADDRESS, options)};
+    enum lh_status status = LH_OK;
+
+    for (size_t i = 0; status == LH_OK && i < LH_ACQUIRE_NUMBER_COUNT; i++)
+        status = take_number(&lh_acquire_numbers[i], args, numbers[i], error);
+    return status;
 }
 
 static enum lh_status take_at_least(struct lh_acquire_options *options, const struct lh_args *args,
@@ -150,7 +169,7 @@ enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh
         lh_check_duration("duration", duration, LH_DURATION_MIN_US, &asked->duration_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (take_mode(&asked->options, args, error) != LH_OK || take_at_least(&asked->options, args, error) != LH_OK ||
-        take_priority(&asked->options, args, error) != LH_OK)
+        take_numbers(&asked->options, args, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (take_wait(&asked->options, args, error) != LH_OK || take_lease_key(asked, args, error) != LH_OK ||
         take_owner(asked, args, error) != LH_OK || take_labels(asked, args, error) != LH_OK)

@@ -21,6 +21,17 @@ struct lh_cli_acquire {
     size_t label_count;
 };
 
+/* Rows of the options of a command, one for each of LH_ACQUIRE_NUMBERS. */
+#define LH_CLI_ACQUIRE_NUMBERS                                                                                         \
+    {                                                                                                                  \
+        "priority", 0, "NUMBER",                                                                                       \
+            "Go before waiters of a lower priority, as far as the policy's ageing says: 0 to its max_priority, or to " \
+            "1000 with the right admin. Default: 0."                                                                   \
+    }
+
+/* Returns the name of the first of these options that was given, or NULL. */
+const char *lh_cli_given_number(const struct lh_args *args);
+
 /* Takes the options; `asked` is zero-initialised before. Finish it in any case, and leave it in place. Borrows from `args`.
    LH_INVALID_ARGUMENT: `error` names the word. */
 enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error);

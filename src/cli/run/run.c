@@ -280,8 +280,9 @@ static enum lh_status check_words(const struct lh_args *args, struct lh_error *e
 static enum lh_status check_combination(const struct lh_args *args, struct lh_error *error)
 {
     /* Of which a tick has its own: it is exclusive, and the schedule says when it is due. */
-    static const char *const others[] = {"nonblock", "wait",      "shared",     "also",     "at-least",
-                                         "priority", "preferred", "when-asked", "terraform"};
+    static const char *const others[] = {"nonblock", "wait",      "shared",     "also",
+                                         "at-least", "preferred", "when-asked", "terraform"};
+    const char *number = lh_cli_given_number(args);
 
     if (lh_args_has(args, "nonblock") && lh_args_has(args, "wait"))
         return lh_error_set(error, LH_INVALID_ARGUMENT, "--nonblock and --wait cannot be combined");
@@ -296,9 +297,9 @@ static enum lh_status check_combination(const struct lh_args *args, struct lh_er
     if (lh_args_has(args, "also") && lh_args_has(args, "wait") && strcmp(lh_args_value(args, "wait"), "alive") == 0)
         return lh_error_set(error, LH_INVALID_ARGUMENT,
                             "--also and --wait alive cannot be combined; use a duration, or forever");
-    if (lh_args_has(args, "also") && lh_args_has(args, "priority"))
+    if (lh_args_has(args, "also") && number != NULL)
         return lh_error_set(error, LH_INVALID_ARGUMENT,
-                            "--also and --priority cannot be combined: who waits for several leases has none");
+                            "--also and --%s cannot be combined: who waits for several leases has none", number);
     if (lh_args_has(args, "also") && lh_args_has(args, "preferred"))
         return lh_error_set(error, LH_INVALID_ARGUMENT,
                             "--also and --preferred cannot be combined: who waits for several leases asks nobody");
@@ -309,6 +310,8 @@ static enum lh_status check_combination(const struct lh_args *args, struct lh_er
         (lh_args_has(args, "nonblock") || !lh_args_has(args, "repeat")))
         return lh_error_set(error, LH_INVALID_ARGUMENT,
                             "--preferred is for a run that waits for the lease; use --wait or --repeat");
+    if (lh_args_has(args, "schedule") && number != NULL)
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "--schedule and --%s cannot be combined", number);
     for (size_t i = 0; lh_args_has(args, "schedule") && i < sizeof(others) / sizeof(others[0]); i++)
         if (lh_args_has(args, others[i]))
             return lh_error_set(error, LH_INVALID_ARGUMENT, "--schedule and --%s cannot be combined", others[i]);
@@ -502,9 +505,7 @@ static const struct lh_option options[] = {
     {"at-least", 0, "DURATION",
      "Nobody else gets the lease until so long after the grant, even if the command ends before. At most 1d. Default: "
      "at_least of the policy."},
-    {"priority", 0, "NUMBER",
-     "Go before waiters of a lower priority, as far as the policy's ageing says: 0 to its max_priority, or to 1000 "
-     "with the right admin. Default: 0."},
+    LH_CLI_ACQUIRE_NUMBERS,
     {"preferred", 0, NULL,
      "Ask each holder that this run waits behind to hand the lease over, and refuse to hand it over while this run "
      "holds it."},

@@ -90,16 +90,21 @@ static enum lh_status check_scopes(const struct lh_acquire_scope *scopes, size_t
     return LH_OK;
 }
 
+#define NUMBER_IS_SET(name, option, most, options) {#name, (options)->name != 0},
+
 static enum lh_status refuse_options_of_one(const struct lh_acquire_options *options, struct lh_error *error)
 {
     const struct {
         const char *field;
         bool is_set;
     } of_one[] = {
-        {"mode", options->mode != LH_EXCLUSIVE},     {"units", options->units != 0},
-        {"at_least_us", options->at_least_us != 0},  {"user", options->user != NULL},
-        {"priority", options->priority != 0},        {"wait_while_alive", options->wait_while_alive},
-        {"on_waiting", options->on_waiting != NULL}, {"ask_hand_over", options->ask_hand_over},
+        {"mode", options->mode != LH_EXCLUSIVE},
+        {"units", options->units != 0},
+        {"at_least_us", options->at_least_us != 0},
+        {"user", options->user != NULL},
+        LH_ACQUIRE_NUMBERS(NUMBER_IS_SET, options){"wait_while_alive", options->wait_while_alive},
+        {"on_waiting", options->on_waiting != NULL},
+        {"ask_hand_over", options->ask_hand_over},
     };
 
     for (size_t i = 0; i < sizeof(of_one) / sizeof(of_one[0]); i++)

@@ -14,11 +14,12 @@
 enum lh_status lh_acquire_check_options(const struct lh_acquire_options *options, struct lh_uuid *lease_key,
                                         struct lh_error *error)
 {
+    const int32_t numbers[] = {LH_ACQUIRE_NUMBERS(LH_NUMBER_VALUE, options)};
     size_t name_size, count = 0;
 
     if (options->owner != NULL && lh_bounds_text("owner", LH_TEXT_OWNER, options->owner, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    if (lh_bounds_priority(options->priority, error) != LH_OK)
+    if (lh_bounds_acquire_numbers(numbers, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (options->ask_hand_over && options->wait_us == 0 && !options->wait_while_alive)
         return lh_bounds_refuse(error, "ask_hand_over", "with a wait",
@@ -134,7 +135,7 @@ Leasehold__V1__AcquireRequest *lh_acquire_message(Leasehold__V1__Scope *scope, c
         message->mode = LEASEHOLD__V1__MODE__MODE_SHARED;
         message->units = units_of(options->units);
     }
-    message->priority = options->priority;
+    LH_ACQUIRE_NUMBERS(LH_NUMBER_COPY, message, options)
     message->wait_while_alive = options->wait_while_alive;
     message->wait_forever = options->wait_us == LH_FOREVER && !options->wait_while_alive;
     message->wait = pack_wait(options->wait_us, left_us, arena);

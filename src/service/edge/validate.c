@@ -230,17 +230,29 @@ static bool validate_holder(struct lh_validator *v, const Leasehold__V1__Acquire
     return is_valid;
 }
 
+static bool validate_numbers(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
+                             struct lh_acquire *acquire)
+{
+    const int32_t numbers[] = {LH_ACQUIRE_NUMBERS(LH_NUMBER_VALUE, request)};
+    char words[LH_BOUND_WORDS_BYTES];
+    bool is_valid = true;
+
+    for (size_t i = 0; i < LH_ACQUIRE_NUMBER_COUNT; i++)
+        is_valid &= is_within(v, lh_bound_number(numbers[i], lh_acquire_numbers[i].most, words),
+                              lh_acquire_numbers[i].name, words);
+    LH_ACQUIRE_NUMBERS(LH_NUMBER_COPY, &acquire->terms, request)
+    return is_valid;
+}
+
 bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
                          struct lh_acquire *acquire)
 {
     bool is_valid = lh_validate_scope(v, request->scope, "scope", &acquire->ns, &acquire->key);
-    char words[LH_BOUND_WORDS_BYTES];
 
     is_valid &= validate_duration_and_wait(v, request, acquire);
     is_valid &= validate_mode(v, request->mode, request->units, request->at_least, NULL, &acquire->units,
                               &acquire->at_least_us);
-    is_valid &= is_within(v, lh_bound_priority(request->priority, words), "priority", words);
-    acquire->terms.priority = request->priority;
+    is_valid &= validate_numbers(v, request, acquire);
     acquire->asks = request->ask_hand_over;
     if (acquire->asks && is_valid && acquire->wait == LH_WAIT_NONE)
         is_valid = lh_violations_add(v->violations, "ask_hand_over", "must be false in a request that does not wait");
