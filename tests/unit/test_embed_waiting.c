@@ -26,6 +26,8 @@ static void *release_when_somebody_waits(void *arg)
         lh_pause(5 * LH_US_PER_MS);
     }
     later->status = lh_embed_release_ok(own, &later->lease, NULL, NULL, NULL);
+    if (!is_waited_for)
+        later->status = LH_NOT_HELD; /* the waiter never was as it should be */
     PQfinish(own);
     return NULL;
 }
