@@ -6,44 +6,19 @@
 #include "base/clock.h"
 #include "leasehold/v1/console.pb-c.h"
 #include "leasehold/v1/schedule.pb-c.h"
-#include "service/edge/call.h"
+#include "service/call_internal.h"
 #include "service/edge_internal.h"
-#include "service/methods.h"
-#include "service/methods/acquire_call.h"
 #include "service/places_internal.h"
 #include "service/service_internal.h"
 #include "service/streams_internal.h"
 
 #define HEALTH_WATCHERS_MAX 1000
 
-/* The message of a method with one request. */
-static void on_message(struct lh_rpc_call *call, const void *data, size_t size)
-{
-    const struct lh_method *method = lh_method_of(call);
-    struct lh_service *service = lh_call_service(call);
-    struct lh_asked asked;
-    const void *request;
-
-    if (method->is_traced)
-        lh_tracing_begin(call);
-    asked.call = call;
-    asked.service = service;
-    asked.violations.count = asked.violations.omitted = 0; /* by its counts alone: it is large */
-    asked.v =
-        (struct lh_validator){.arena = &service->scratch, .violations = &asked.violations, .places = service->places};
-    request = lh_call_unpack(call, method->request, data, size, &service->scratch);
-    if (request != NULL)
-        method->on_request(&asked, request);
-    lh_arena_reset(&service->scratch);
-}
-
-/* --- the table --- */
-
 #define LEASE "/leasehold.v1.LeaseService/"
 #define UNARY .kind = LH_RPC_UNARY
 /* Behind the message comes its handler, and then what else the struct lh_method has. */
 #define REQUEST(message, ...)                                                                                          \
-    .on_message = on_message, .arg = (void *)(uintptr_t) & (const struct lh_method)                                    \
+    .on_message = lh_asked_on_message, .arg = (void *)(uintptr_t) & (const struct lh_method)                           \
     {                                                                                                                  \
         .request = &leasehold__v1__##message##_request__descriptor, .on_request = __VA_ARGS__                          \
     }

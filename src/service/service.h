@@ -31,14 +31,23 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "service/edge/usage.h"
 
 struct lh_coordinator;
 struct lh_loop;
 struct lh_readiness;
+struct lh_rpc_call;
 struct lh_rpc_method;
 struct lh_service;
 struct lh_tracer;
+
+/* The common bounds: each caller may use a share of them. */
+enum lh_usage_bound {
+    LH_USAGE_WAITERS,  /* acquires that wait, until they have left the database's queue */
+    LH_USAGE_PENDING,  /* items of other requests */
+    LH_USAGE_WATCHERS, /* watches of leases and of health */
+    LH_USAGE_CONTROL,  /* calls of the store: lists, policies and the like */
+    LH_USAGE_BOUNDS,
+};
 
 /* One of several databases; see places.h. */
 struct lh_service_place {

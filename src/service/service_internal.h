@@ -8,7 +8,6 @@
 #include "loop/backlog.h"
 #include "rpc/server.h"
 #include "service/edge/failure.h"
-#include "service/edge/usage.h"
 #include "service/edge/wire.h"
 #include "service/edge_internal.h"
 #include "service/methods/samples.h"

@@ -2,8 +2,7 @@
 #ifndef LH_SERVICE_STREAMS_INTERNAL_H
 #define LH_SERVICE_STREAMS_INTERNAL_H
 
-#include "service/edge/call.h"
-#include "service/methods/acquire_call.h"
+#include "service/call_internal.h"
 
 /* --- hold --- */
 

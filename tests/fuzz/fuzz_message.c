@@ -12,7 +12,7 @@
 #include "google/rpc/status.pb-c.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"
-#include "service/edge/call.h"
+#include "service/call_internal.h"
 #include "service/words_internal.h"
 #include "json/print.h"
 

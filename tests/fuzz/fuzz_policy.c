@@ -3,8 +3,7 @@
 
 #include "cli/admin/policy_fields.h"
 #include "fuzz.h"
-#include "service/edge/call.h"
-#include "service/methods/policies.h"
+#include "service/call_internal.h"
 #include "json/policy_setting.h"
 #include "json/row_message.h"
 

@@ -4,7 +4,7 @@
 
 #include "access/bearer.h"
 #include "base/clock.h"
-#include "service/methods/acquire_call.h"
+#include "service/call_internal.h"
 #include "service/service.h"
 #include "service/words_internal.h"
 #include "test_service_access.h"

@@ -1,5 +1,5 @@
 /* What one caller may take: a principal on all of its connections together, an anonymous connection by itself. */
-#include "service/edge/usage.h"
+#include "service/edge_internal.h"
 #include "test_service_methods.h"
 
 #define MOST 2

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/methods/policies.h"
+#include "service/call_internal.h"
 #include "test_service_validate.h"
 #include "json/policy_setting.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/methods/schedules.h"
+#include "service/call_internal.h"
 #include "test_service_validate.h"
 #include "json/row_message.h"
 

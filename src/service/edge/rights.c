@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/table.h"
-#include "service/methods/acquire_call.h"
+#include "service/call_internal.h"
 #include "service/streams_internal.h"
 
 #define USED_TOLD_US (10 * LH_US_PER_S)

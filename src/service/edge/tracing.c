@@ -1,7 +1,7 @@
 #include "service/edge_internal.h"
 
 #include "base/clock.h"
-#include "service/edge/call.h"
+#include "service/call_internal.h"
 #include "trace/tracer.h"
 
 void lh_tracing_begin(struct lh_rpc_call *call)

@@ -6,7 +6,7 @@
 #include "access/bearer.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "service/edge/call.h"
+#include "service/call_internal.h"
 
 #define WAITING_MAX 1000
 #define READ_PAUSE_US (250 * LH_US_PER_MS)

@@ -1,5 +1,5 @@
 /*
- * One pass over the bytes, by the descriptor protobuf-c generated, with a frame on the stack for each level. A path is
+ * The check: one pass over the bytes, by the descriptor protobuf-c generated, with a frame on the stack for each level. A path is
  * put together only for a finding. https://protobuf.dev/programming-guides/encoding
  */
 #include "service/edge/wire.h"
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "service/call_internal.h"
 
 enum wire_type { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
@@ -270,4 +271,67 @@ ProtobufCMessage *lh_wire_unpack(const ProtobufCMessageDescriptor *type, const v
 {
     ProtobufCAllocator allocator = {.alloc = arena_alloc, .free = arena_free, .allocator_data = arena};
     return protobuf_c_message_unpack(type, &allocator, size, data);
+}
+
+/* --- the request of a call --- */
+
+static void on_finding(void *arg, const struct lh_wire_finding *finding)
+{
+    lh_violations_add(arg, finding->field[0] == '\0' ? "message" : finding->field, "%s", finding->text);
+}
+
+void *lh_call_unpack_into(const ProtobufCMessageDescriptor *type, const void *data, size_t size, struct lh_arena *arena,
+                          struct lh_violations *violations)
+{
+    ProtobufCMessage *message = NULL;
+
+    if (lh_wire_check(type, data, size, on_finding, violations) && violations->count == 0) {
+        message = lh_wire_unpack(type, data, size, arena);
+        if (message == NULL)
+            lh_violations_add(violations, "message", "is not a well-formed protobuf message");
+    }
+    return message;
+}
+
+void *lh_call_unpack(struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type, const void *data, size_t size,
+                     struct lh_arena *arena)
+{
+    struct lh_violations violations = {0};
+    void *message = lh_call_unpack_into(type, data, size, arena, &violations);
+
+    if (message == NULL)
+        lh_call_refuse(call, &violations);
+    return message;
+}
+
+const struct lh_method *lh_method_of(const struct lh_rpc_call *call)
+{
+    return lh_rpc_call_method(call)->arg;
+}
+
+bool lh_asked_check(const struct lh_asked *asked, bool is_valid)
+{
+    if (!is_valid)
+        lh_call_refuse(asked->call, &asked->violations);
+    return is_valid;
+}
+
+void lh_asked_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    const struct lh_method *method = lh_method_of(call);
+    struct lh_service *service = lh_call_service(call);
+    struct lh_asked asked;
+    const void *request;
+
+    if (method->is_traced)
+        lh_tracing_begin(call);
+    asked.call = call;
+    asked.service = service;
+    asked.violations.count = asked.violations.omitted = 0; /* by its counts alone: it is large */
+    asked.v =
+        (struct lh_validator){.arena = &service->scratch, .violations = &asked.violations, .places = service->places};
+    request = lh_call_unpack_into(method->request, data, size, &service->scratch, &asked.violations);
+    if (lh_asked_check(&asked, request != NULL))
+        method->on_request(&asked, request);
+    lh_arena_reset(&service->scratch);
 }

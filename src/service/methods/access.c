@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "service/edge/call.h"
+#include "service/call_internal.h"
 #include "service/words_internal.h"
 
 #define TOKEN_NAME_MAX_BYTES 63

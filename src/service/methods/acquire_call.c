@@ -17,7 +17,7 @@
  * A client may call again with the same lease key, here or at another coordinator, while the end of its first call is
  * on its way to us. If that call renews the lease, the client keeps it: a renewed lease is not released again.
  */
-#include "service/methods/acquire_call.h"
+#include "service/call_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,19 +32,7 @@
 #define TOLD_KEPT_US (2 * LH_US_PER_S)
 #define TOLD_MAX 4096
 
-/* --- the scopes of a request --- */
-
-size_t lh_acquire_scope_count(const struct lh_acquire *request)
-{
-    return 1 + request->also_count;
-}
-
-struct lh_wanted_scope lh_acquire_nth_scope(const struct lh_acquire *request, size_t i)
-{
-    if (i > 0)
-        return request->also[i - 1];
-    return (struct lh_wanted_scope){request->ns, request->key, request->units, request->at_least_us};
-}
+/* --- the rights of a request --- */
 
 const char *lh_acquire_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request)
 {
@@ -205,186 +193,24 @@ static void tell_granted(struct acquire_call *acquire, const struct lh_acquire_r
     lh_arena_reset(arena);
 }
 
-/* A field of the database's answer, as the request has it: of several scopes, in the item that the answer is about. */
-static const char *field_of(const struct lh_acquire_result *result, bool is_all, char path[LH_VIOLATION_FIELD_BYTES])
+static void tell_all_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
-    static const char *const of_items[] = {"namespace", "key", "mode", "units", "at_least"};
-    const char *field = result->field == NULL ? "message" : result->field;
+    struct lh_arena *arena = &acquire->service->scratch;
+    Leasehold__V1__AcquireAllResponse response;
 
-    for (size_t i = 0; is_all && i < sizeof(of_items) / sizeof(of_items[0]); i++) {
-        if (strcmp(field, of_items[i]) == 0) {
-            snprintf(path, LH_VIOLATION_FIELD_BYTES, "items[%zu].%s%s", result->about, i < 2 ? "scope." : "", field);
-            return path;
-        }
-    }
-    return lh_call_field(field, path);
-}
-
-static void refuse_invalid(struct lh_rpc_call *call, const struct lh_acquire_result *result, bool is_all)
-{
-    struct lh_violations violations = {0};
-    char path[LH_VIOLATION_FIELD_BYTES];
-    const char *field = field_of(result, is_all, path);
-
-    if (result->bound != NULL)
-        lh_violations_add(&violations, field, "must be %s", result->bound);
-    else
-        lh_violations_add(&violations, field, "is refused: %s",
-                          result->message != NULL ? result->message : lh_status_text(result->status));
-    lh_call_refuse(call, &violations);
-}
-
-void lh_acquire_hide_holder(const struct lh_access_caller *who, const char *ns, const char *key,
-                            struct lh_contention *contention)
-{
-    if (lh_access_may(who, LH_RIGHT_READ, ns))
-        return;
-    contention->holder_count = 0;
-    contention->units_free = LH_UNITS_UNBOUNDED;
-    if (!contention->has_holder)
-        return;
-    contention->is_holder_hidden = true;
-    contention->holder = (struct lh_held_lease){.ns = ns, .key = key};
-}
-
-/* Others may know who holds it, but it is not why they fail. */
-static bool tells_contention(enum lh_status status)
-{
-    return status == LH_LEASE_HELD || status == LH_WAIT_TIMEOUT || status == LH_BLOCKING_TIMEOUT;
-}
-
-static const char with_the_key[] = "call again with the same lease key";
-
-/* What a person is told; `words` is room for it. */
-static const char *describe(const struct lh_service *service, const struct lh_acquire *request,
-                            const struct lh_wanted_scope *scope, const struct lh_acquire_result *result,
-                            const struct lh_contention *contention, char words[LH_CONTENTION_TEXT_BYTES])
-{
-    switch (result->status) {
-    case LH_LEASE_HELD:
-        lh_contention_held(scope->ns, scope->key, contention, words);
-        return words;
-    case LH_WAIT_TIMEOUT:
-        lh_contention_wait_timeout(scope->ns, scope->key, request->wait_us, contention, words);
-        return words;
-    case LH_BLOCKING_TIMEOUT:
-        lh_contention_blocking_timeout(scope->ns, scope->key, service->max_block_us, contention, words);
-        return words;
-    case LH_CANCELED:
-    case LH_SHUTTING_DOWN:
-        return "the server is shutting down: call another, or again, with the same lease key; the place in the queue "
-               "is kept for 10 s";
-    case LH_DATABASE_UNAVAILABLE:
-        if (result->bound == NULL)
-            return lh_call_words_of_outage(service, scope->ns, scope->key, with_the_key, words);
-        snprintf(words, LH_CONTENTION_TEXT_BYTES, "%s: %s", result->bound, with_the_key); /* it is elsewhere */
-        return words;
-    case LH_ACCESS_DENIED:
-        snprintf(words, LH_CONTENTION_TEXT_BYTES, "%s must be %s", result->field, result->bound);
-        return words;
-    default:
-        if (result->message != NULL && result->message[0] != '\0')
-            return result->message;
-        lh_contention_refused(result->status, scope->ns, scope->key, result->bound, words);
-        return words;
-    }
-}
-
-void lh_acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
-                     const struct lh_acquire_result *result)
-{
-    struct lh_wanted_scope scope = lh_acquire_nth_scope(request, result->about);
-    struct lh_failure failure = {.status = result->status, .ns = scope.ns, .key = scope.key, .limit = result->bound};
-    struct lh_contention contention;
-    char words[LH_CONTENTION_TEXT_BYTES];
-
-    if (result->status == LH_INVALID_ARGUMENT) {
-        refuse_invalid(call, result, request->also != NULL);
-        return;
-    }
-    if (result->status == LH_INTERNAL) {
-        lh_failure_send_internal(call, result->message);
-        return;
-    }
-    if (result->status == LH_ACCESS_DENIED) {
-        char unused[LH_PERMIT_WORDS_BYTES];
-        lh_permit_refuse_item(call, who, LH_RIGHT_ADMIN, scope.ns, unused);
-        failure.field = result->field;
-        failure.principal = lh_access_name(who);
-        failure.right = lh_right_name(LH_RIGHT_ADMIN);
-    }
-    if (result->status == LH_CANCELED) /* not by us: the coordinator is going */
-        failure.status = LH_SHUTTING_DOWN;
-    if (result->contention != NULL && tells_contention(result->status)) {
-        contention = *result->contention;
-        contention.holder.ns = scope.ns;
-        contention.holder.key = scope.key;
-        contention.holder.asked =
-            lh_places_asked(lh_call_service(call)->places, scope.ns, scope.key, contention.holder.token);
-        lh_acquire_hide_holder(who, scope.ns, scope.key, &contention);
-        failure.contention = &contention;
-    }
-    failure.message = describe(lh_call_service(call), request, &scope, result, failure.contention, words);
-    lh_failure_send(call, &failure);
-}
-
-void lh_acquire_name_holders(struct lh_service *service, const struct lh_acquire *request,
-                             const struct lh_acquire_result *result, lh_refusal_cb *then, void *arg)
-{
-    struct lh_wanted_scope scope = lh_acquire_nth_scope(request, result->about);
-
-    if (!tells_contention(result->status) || result->contention == NULL || result->contention->holder_count <= 1 ||
-        !lh_refusal_look_up(service, &scope, result, then, arg))
-        then(arg, result);
+    leasehold__v1__acquire_all_response__init(&response);
+    response.n_leases = lh_acquire_scope_count(&acquire->acquire);
+    response.leases = lh_arena_alloc(arena, response.n_leases * sizeof(response.leases[0]));
+    for (size_t i = 0; i < response.n_leases; i++)
+        response.leases[i] = lh_acquire_lease(acquire, result, i);
+    response.waited = lh_message_duration(result->waited_us, arena);
+    lh_call_reply(acquire->call, &response.base, arena);
+    lh_arena_reset(arena);
 }
 
 enum lh_usage_bound lh_acquire_bound(const struct lh_acquire *request)
 {
     return request->wait == LH_WAIT_NONE ? LH_USAGE_PENDING : LH_USAGE_WAITERS;
-}
-
-void lh_acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *request, enum lh_status status)
-{
-    struct lh_violations violations = {0};
-
-    if (status != LH_INVALID_ARGUMENT) {
-        lh_call_fail(call, status, NULL, request->ns, request->key);
-        return;
-    }
-    if (request->also != NULL)
-        lh_violations_add(&violations, "items",
-                          "must be those of the request that waits with the same lease_key, in the same order");
-    else
-        lh_violations_add(&violations, "mode",
-                          "must be that of the request that waits with the same lease_key, and so must units");
-    lh_call_refuse(call, &violations);
-}
-
-/* The first of its scopes that no database may grant, or that is in another than the first one. */
-static struct lh_wanted_scope moved_scope(const struct lh_service *service, const struct lh_acquire *request)
-{
-    size_t i = 0;
-
-    while (i + 1 < lh_acquire_scope_count(request) &&
-           lh_places_granting(service->places, lh_acquire_nth_scope(request, i).ns,
-                              lh_acquire_nth_scope(request, i).key) != NULL)
-        i++;
-    return lh_acquire_nth_scope(request, i);
-}
-
-void lh_acquire_refuse_moved(struct lh_rpc_call *call, const struct lh_acquire *request)
-{
-    struct lh_service *service = lh_call_service(call);
-    struct lh_wanted_scope scope = moved_scope(service, request);
-    const struct lh_place *place = lh_places_granting(service->places, scope.ns, scope.key);
-    char words[LH_OUTAGE_WORDS_BYTES];
-    struct lh_failure failure = {.status = LH_DATABASE_UNAVAILABLE, .ns = scope.ns, .key = scope.key, .message = words};
-
-    if (place == NULL)
-        lh_call_words_of_outage(service, scope.ns, scope.key, with_the_key, words);
-    else
-        snprintf(words, sizeof(words), "this key is in database %s now: %s", place->name, with_the_key);
-    lh_failure_send(call, &failure);
 }
 
 static void on_refused(void *arg, const struct lh_acquire_result *result)
@@ -558,6 +384,14 @@ void lh_acquire_begin(struct lh_asked *asked, const void *request, lh_progress_c
 void lh_acquire_on_request(struct lh_asked *asked, const void *request)
 {
     lh_acquire_begin(asked, request, NULL, tell_granted);
+}
+
+void lh_acquire_all_on_request(struct lh_asked *asked, const void *request)
+{
+    struct lh_acquire acquire = {0};
+
+    if (lh_asked_check(asked, lh_validate_acquire_all(&asked->v, request, &acquire)))
+        lh_acquire_begin_call(asked->call, &acquire, NULL, tell_all_granted);
 }
 
 void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)

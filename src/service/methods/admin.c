@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "lease/readiness.h"
 #include "lease/reaping.h"
-#include "service/edge/call.h"
+#include "service/call_internal.h"
 #include "service/words_internal.h"
 
 /* What a hook said, within a reply that may have thousands of them. */

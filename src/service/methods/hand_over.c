@@ -4,8 +4,7 @@
  */
 #include <string.h>
 
-#include "service/edge/call.h"
-#include "service/methods/schedules.h"
+#include "service/call_internal.h"
 #include "service/words_internal.h"
 
 static const char *key_text(const struct lh_uuid *lease_key, struct lh_arena *arena)

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "lease/readiness.h"
+#include "service/call_internal.h"
 #include "service/edge_internal.h"
-#include "service/methods/acquire_call.h"
 #include "service/streams_internal.h"
 #include "service/words_internal.h"
 

@@ -3,7 +3,7 @@
  * content, is answered OUTCOME_INVALID and skipped; the others are not affected. The request stays unpacked in the
  * call's own arena until all items are answered; if the call has ended by then, the answer is dropped.
  */
-#include "service/methods/holder_batch.h"
+#include "service/call_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,11 @@
 /* AdminService: SetPolicy, GetPolicy, ListPolicies. */
-#include "service/methods/policies.h"
+#include "service/call_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "service/edge/call.h"
 #include "service/words_internal.h"
 #include "json/policy_setting.h"
 

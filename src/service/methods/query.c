@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "service/edge/call.h"
+#include "service/call_internal.h"
 #include "service/edge_internal.h"
 #include "service/words_internal.h"
 

@@ -11,7 +11,7 @@
 
 #include "descriptors.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"
-#include "service/edge/call.h"
+#include "service/call_internal.h"
 #include "service/words_internal.h"
 
 #define FILES_MAX 32

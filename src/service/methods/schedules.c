@@ -1,5 +1,5 @@
 /* ScheduleService: SetSchedule, GetSchedule, PauseSchedule, RemoveSchedule, RunScheduleNow. */
-#include "service/methods/schedules.h"
+#include "service/call_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "service/edge/call.h"
 #include "service/words_internal.h"
 
 #define EXPRESSION_MAX_BYTES 256

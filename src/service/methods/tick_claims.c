@@ -15,8 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "service/edge/call.h"
-#include "service/methods/schedules.h"
+#include "service/call_internal.h"
 #include "service/words_internal.h"
 
 #define LOOK_AGAIN_US LH_US_PER_S

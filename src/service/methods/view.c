@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "leasehold/v1/console.pb-c.h"
-#include "service/edge/call.h"
+#include "service/call_internal.h"
 #include "service/words_internal.h"
 
 /* --- answers --- */

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "loop/loop.h"
-#include "service/edge/call.h"
+#include "service/call_internal.h"
 
 /* A database that has not answered so long after the first of them keeps the answer of the others no longer. */
 #define OTHERS_WAIT_US (1 * LH_US_PER_S)

@@ -5,7 +5,7 @@
  *
  * A client that does not read gets no more `queued` while one mark's worth waits for it: an old place is of no use.
  */
-#include "service/methods/acquire_call.h"
+#include "service/call_internal.h"
 #include "service/words_internal.h"
 
 static void send_event(struct acquire_call *acquire, const Leasehold__V1__AcquireEvent *event)

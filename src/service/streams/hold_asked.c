@@ -1,5 +1,5 @@
 /* Requests to hand over the lease of a Hold stream: its client is told of each once, and refuses on the stream. */
-#include "service/methods/schedules.h"
+#include "service/call_internal.h"
 #include "service/streams_internal.h"
 
 static void note(struct hold *hold, const struct lh_hand_over *asked)

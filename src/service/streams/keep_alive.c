@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-#include "service/methods/holder_batch.h"
+#include "service/call_internal.h"
 
 #define BATCHES_MAX 16
 #define ITEMS_MAX 10000

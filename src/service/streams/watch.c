@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "lease/watch.h"
-#include "service/edge/call.h"
+#include "service/call_internal.h"
 #include "service/edge_internal.h"
 #include "service/words_internal.h"
 

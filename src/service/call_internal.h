@@ -1,9 +1,9 @@
 /* The steps of a method with its call. Private to src/service. */
-#ifndef LH_SERVICE_EDGE_CALL_H
-#define LH_SERVICE_EDGE_CALL_H
+#ifndef LH_SERVICE_CALL_INTERNAL_H
+#define LH_SERVICE_CALL_INTERNAL_H
 
 #include "service/edge/validate.h"
-#include "service/methods.h"
+#include "service/methods_internal.h"
 #include "service/service_internal.h"
 
 /* A reply stays well below the 4 MiB that clients take by default: lists end their page there. */
