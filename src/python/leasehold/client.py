@@ -11,7 +11,7 @@ from typing import Any, Callable, ContextManager, Coroutine, Iterable, Iterator,
 
 from . import arguments, hand_over, look, nested
 from .arguments import LeadOptions, Options, Scope, TickOptions
-from .core import Core, Transport
+from .core import Core
 from .declared import Declared
 from .errors import Held, InvalidArgument, LeaseholdError, LeaseLost
 from .lease import BaseLease, Unique
@@ -21,6 +21,7 @@ from .retry import Strategy, best_effort
 from .runtime import Runtime, Threads, run
 from .ticks import LEFT, Tick
 from .tls import TLS, from_environment
+from .transport import Transport
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,8 +1,7 @@
 """What a client does, over either transport and in either way of waiting: acquire, renew, release, and clean up after itself.
 
 One renewal loop (a thread or a task) looks after all leases of a client. A lease that leaves it, released or lost, is never
-renewed again. What may have been granted to a caller who has given up, and what a release could not deliver, is an orphan: the
-loop releases it, again and again for a while.
+renewed again. The loop also releases what orphans.py has.
 """
 from __future__ import annotations
 
@@ -15,128 +14,27 @@ import socket
 import sys
 import threading
 import uuid
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Callable, Coroutine, Protocol, Sequence, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, TypeVar
 
 from . import arguments, telemetry
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable, scope_name
 from .forks import CORES
 from .lease import BaseLease
 from .nested import around
-from .retry import Retrying, Strategy, best_effort
+from .orphans import FLUSH_S, MOST_RELEASES, Orphans
+from .retry import Retrying, Strategy, best_effort, best_effort_pause
 from .runtime import Runtime, clock
+from .transport import BATCH, Answer, Grant, Ref, Release, Transport, combined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from .hand_over import HandOver
-    from .ticks import Claimed
 
 T = TypeVar("T")
 log = logging.getLogger("leasehold")
 
 PATIENCE = 4  # a renewal waits a quarter of a duration for its answer, then it is sent anew
 LOOK_S = 0.5  # the longest sleep of the loop: a machine that was suspended is noticed so soon
-BATCH = 10_000  # leases in one request
-MOST_RELEASES = 2_097_152  # of try_release, not delivered yet
-FLUSH_S = 1.0  # how long close() sends releases
-ORPHAN_PAUSE_S = 0.5
-FOLLOW_PAUSE_S = 0.005
-
-
-@dataclass(frozen=True)
-class Ref:
-    namespace: str
-    key: str
-    lease_key: str
-    duration: float = 0.0
-    is_listening: bool = False  # to requests to hand it over
-
-
-@dataclass(frozen=True)
-class Release:
-    ref: Ref
-    result: str | None = None  # JSON
-    failure: str | None = None
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Of a renewal or a release. outcome: ok, lost, retry (not done), or denied."""
-
-    outcome: str
-    reason: str = "unknown"
-    remaining: float = 0.0
-    is_final: bool = False  # the policy ends it at this deadline
-    asked: HandOver | None = None  # an open request
-
-
-@dataclass
-class Grant:
-    token: int
-    deadline: float
-    units: int = 0  # 0: exclusive
-    slots: tuple[int, ...] = ()
-    tie: Any = None
-    is_final: bool = False
-    tokens: tuple[int, ...] = ()  # of several keys
-    claimed: Claimed | None = None  # of a tick
-
-
-def together(grants: Sequence[Grant]) -> Grant:
-    """One lease of several keys: it lasts as long as all do."""
-    return Grant(grants[0].token, min(each.deadline for each in grants), is_final=any(each.is_final for each in grants),
-                 tokens=tuple(each.token for each in grants))
-
-
-def combined(answers: Sequence[Answer]) -> Answer:
-    """To the renewal of one lease, of one key or several."""
-    for outcome in ("lost", "denied", "retry"):
-        for each in answers:
-            if each.outcome == outcome:
-                return each
-    return Answer("ok", "", min(each.remaining for each in answers), any(each.is_final for each in answers), answers[0].asked)
-
-
-class Transport(Protocol):
-    async def acquire(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:
-        """One try. Held when another has it, Unavailable when it may be repeated. Of a tick: claims the next one."""
-
-    async def downgrade(self, ref: Ref, units: int, until: float) -> Grant:
-        """One try; a repeat gets the same answer. LeaseLost when it is not held."""
-
-    async def heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]: ...
-
-    async def settle(self, ref: Ref, until: float) -> Answer:
-        """A heartbeat of one lease, beside the renewals."""
-
-    async def release(self, items: Sequence[Release], until: float) -> list[Answer]: ...
-
-    async def end_reason(self, ref: Ref, until: float) -> str:
-        """Of a lease that a release did not find, as far as that is known."""
-
-    async def explain(self, namespace: str, key: str, until: float) -> Any: ...
-
-    async def ask_hand_over(self, namespace: str, key: str, reason: str, owner: str, until: float) -> list[HandOver]: ...
-
-    async def refuse_hand_over(self, ref: Ref, words: str, until: float) -> bool:
-        """False: there is no request, or no lease."""
-
-    async def interrupt(self) -> None:
-        """Calls that are open end at once; later ones fail."""
-
-    async def close(self) -> None:
-        """When no call is open any more."""
-
-    def forget(self) -> None:
-        """In a child after a fork: the connections are the parent's."""
-
-
-@dataclass
-class Orphan:
-    item: Release
-    until: float
-    next_try: float
-    lease: BaseLease | None = None  # of a try_release: it was held
 
 
 class Core:
@@ -145,9 +43,7 @@ class Core:
         self.given_owner = arguments.owner_text(owner) if owner is not None else ""
         self.live_here()
         self.leases: dict[str, BaseLease] = {}
-        self.orphans: dict[Ref, Orphan] = {}
-        self.followed: dict[tuple[str, str], set[Ref]] = {}  # by namespace and key: orphans of try_release
-        self.release_again = 0.0  # no orphan is released before
+        self.orphans = Orphans(self)
         self.is_closed = False
         self.wake = runtime.flag()
         self.loop: Any = None  # the renewals
@@ -158,6 +54,9 @@ class Core:
     def live_here(self) -> None:
         self.pid, self.lock = os.getpid(), threading.RLock()
         self.owner = self.given_owner or f"{socket.gethostname()}/{os.path.basename(sys.argv[0] or 'python')}/{self.pid}"
+
+    def is_forked(self) -> bool:
+        return self.pid != os.getpid()
 
     # -- acquire
 
@@ -183,7 +82,7 @@ class Core:
         for each in lease._around:
             each._nested.add(lease)
         try:
-            await self.follow_release(lease, clock() + self.timeout)
+            await self.orphans.follow(lease, clock() + self.timeout)
             while True:
                 for each in lease._around:
                     if each.lost is not None:
@@ -223,13 +122,15 @@ class Core:
     async def _give_back(self, lease: BaseLease, until: float) -> None:
         """What is left of several under a lease key, before they are acquired with another: they would wait for it. After `until` the loop goes on."""
         items = [Release(each) for each in self._refs(lease)]
+        failures = 0
         while items and clock() < until and not self.is_closed:
             with contextlib.suppress(Unavailable):
                 answers = await self.transport.release(items, self._try_until(lease, until))
                 items = [item for item, answer in zip(items, answers) if answer.outcome == "retry"]
             if items:
-                await self.runtime.sleep(ORPHAN_PAUSE_S)
-        self._abandon(items, lease.duration)
+                failures += 1
+                await self.runtime.sleep(best_effort_pause(failures))
+        self.orphans.give_up(items, lease.duration)
 
     def hold(self, lease: BaseLease, grant: Grant) -> None:
         """From now on it is renewed."""
@@ -260,7 +161,7 @@ class Core:
             await self.runtime.sleep(delay)
 
     def begin(self) -> None:
-        if self.pid != os.getpid():
+        if self.is_forked():
             raise LeaseholdError(f"this client was used in process {self.pid}, of which process {os.getpid()} is a fork: make a new one here", "FORKED")
         with self.lock:
             if self.is_closed:
@@ -323,7 +224,7 @@ class Core:
         with self.lock:
             if not lease._is_held:
                 if lease.lost == "unreachable" or (lease.lost and lease._asked.scopes):
-                    self._abandon(items, self.timeout)  # the server may still keep it for us, or the others of several
+                    self.orphans.give_up(items, self.timeout)  # the server may still keep it for us, or the others of several
                 if not lease._is_ending:
                     self._untie(lease)  # now, and not at the loss: until its stream ends, the next leader waits for this one's work
                 return False
@@ -334,7 +235,7 @@ class Core:
             with lease._story.current("release"):
                 return await self._release(lease, items)
         except BaseException as error:
-            self._abandon(items, max(lease._deadline - clock(), 0))
+            self.orphans.give_up(items, max(lease._deadline - clock(), 0))
             lease._story.ended(telemetry.error_type(error))
             raise
         finally:
@@ -361,15 +262,9 @@ class Core:
             lease._is_held = False
             self.leases.pop(lease.lease_key, None)
             lease._story.releasing()
-            self._orphan(items, lease._deadline, lease)
+            self.orphans.add(items, lease._deadline, lease)
         self.wake.set()
         return True
-
-    async def follow_release(self, lease: BaseLease, until: float) -> None:
-        """Of a try_release of this client's own that is under way: else the acquire behind it finds the key held."""
-        scopes = lease._scopes()
-        while any(each in self.followed for each in scopes) and clock() < until and not self.is_closed:
-            await self.runtime.sleep(FOLLOW_PAUSE_S)
 
     async def _release(self, lease: BaseLease, items: list[Release]) -> bool:
         is_repeated, lost, end = False, "", min(lease._deadline, clock() + self.timeout)
@@ -398,7 +293,7 @@ class Core:
             except Unavailable as error:
                 is_repeated = True
                 delay = retrying.delay(error, end - clock())
-        self._abandon(items, max(lease._deadline - clock(), 0))
+        self.orphans.give_up(items, max(lease._deadline - clock(), 0))
         if self.is_closed:
             raise Unavailable(f"the client is closed: the lease {lease._name()} ends by its deadline", "CLOSED")
         raise Unavailable(f"no server answered the release of {lease._name()} in time; the lease ends by its deadline")
@@ -433,7 +328,7 @@ class Core:
 
     def unsure(self, lease: BaseLease) -> None:
         """Whether it was released nobody can say in time: so it is lost, and given back if it was not."""
-        self._abandon([Release(self._ref(lease), failure="the outcome of the transaction that released it is unknown")], max(lease._deadline - clock(), self.timeout))
+        self.orphans.give_up([Release(self._ref(lease), failure="the outcome of the transaction that released it is unknown")], max(lease._deadline - clock(), self.timeout))
         lease._is_ending, lease.lost = False, "unreachable"
         lease._tell_loss("unreachable")
 
@@ -464,55 +359,35 @@ class Core:
             lease._is_held = lease._is_asked = lease._is_ending = lease._is_entered = lease._is_current = False
             self.leases.pop(lease.lease_key, None)
         lease._story.ended("abandoned")
-        self._abandon([Release(each, failure=failure) for each in self._refs(lease)], max(lease._deadline - clock(), self.timeout))
+        self.orphans.give_up([Release(each, failure=failure) for each in self._refs(lease)], max(lease.duration, self.timeout))
         self._untie(lease)
-
-    def _abandon(self, items: Sequence[Release], seconds: float) -> None:
-        if not self.is_closed:
-            with self.lock:
-                self._orphan(items, clock() + seconds)
-            self.wake.set()
-
-    def _orphan(self, items: Sequence[Release], until: float, lease: BaseLease | None = None) -> None:
-        """One that was there before is replaced."""
-        for item in items:
-            self._no_orphan(item.ref)
-            self.orphans[item.ref] = Orphan(item, until, 0.0, lease)
-            if lease is not None:
-                self.followed.setdefault((item.ref.namespace, item.ref.key), set()).add(item.ref)
-
-    def _no_orphan(self, ref: Ref) -> None:
-        self.orphans.pop(ref, None)
-        scope = (ref.namespace, ref.key)
-        refs = self.followed.get(scope, set())
-        refs.discard(ref)
-        if not refs:
-            self.followed.pop(scope, None)
 
     # -- the loop
 
     async def _run(self) -> None:
         telemetry.leave()
-        while not self.is_closed and self.pid == os.getpid():  # a callback may fork
+        while not self.is_closed and not self.is_forked():  # a callback may fork
             self.wake.clear()
             with self.lock:
                 leases = list(self.leases.values())
             for lease in leases:
                 lease._look()
             await self._renew()
-            await self._release_orphans()
+            await self.orphans.release(self._orphans_until())
             await self.runtime.wait(self.wake, self._pause())
-        end = clock() + FLUSH_S
-        while self.orphans and clock() < end and self.pid == os.getpid():
-            await self._release_orphans(end)
-            if not any(each.lease for each in self.orphans.values()):
-                break
-            await self.runtime.sleep(0.05)
+        await self.orphans.flush()
+
+    def _orphans_until(self) -> float:
+        """Releases must not keep the loop from a renewal, or from telling a loss."""
+        now = clock()
+        with self.lock:
+            nearest = min((min(each._next_beat, each._deadline - each._margin) for each in self.leases.values()), default=now + 1)
+        return max(min(nearest, now + 1), now + 0.05)
 
     def _pause(self) -> float:
         with self.lock:
             times = [min(each._next_beat, each._deadline - each._margin) for each in self.leases.values()]
-            times += [max(each.next_try, self.release_again) for each in self.orphans.values()]
+            times += self.orphans.next_tries()
         return min(max(min(times, default=clock() + LOOK_S) - clock(), 0.001), LOOK_S)
 
     async def _renew(self) -> None:
@@ -557,41 +432,6 @@ class Core:
             else:
                 lease._next_beat = clock() + min(shortest / 12, 0.25)
 
-    async def _release_orphans(self, until: float = 0.0) -> None:
-        now = clock()
-        with self.lock:
-            due = [each for each in self.orphans.values() if max(each.next_try, self.release_again) <= now or until][:BATCH]
-            nearest = min((min(each._next_beat, each._deadline - each._margin) for each in self.leases.values()), default=now + 1)
-        if not due:
-            return
-        try:
-            answers = await self.transport.release([each.item for each in due], until or max(min(nearest, now + 1), now + 0.05))
-        except Exception as error:
-            log.info("releasing %d leases that nobody holds any more: %s", len(due), error)
-            self.release_again = clock() + ORPHAN_PAUSE_S
-            answers = [Answer("retry")] * len(due)
-        settled = []
-        with self.lock:
-            for orphan, answer in zip(due, answers):
-                # One that the server does not know may still be granted: its request may come after its release.
-                is_done = answer.outcome in ("ok", "denied") or answer.reason != "unknown" or (orphan.lease is not None and answer.outcome == "lost")
-                orphan.next_try = clock() + ORPHAN_PAUSE_S
-                if is_done or clock() >= orphan.until:
-                    self._no_orphan(orphan.item.ref)
-                    settled.append((orphan, answer))
-        for orphan, answer in settled:
-            self._settled(orphan, answer)
-
-    def _settled(self, orphan: Orphan, answer: Answer) -> None:
-        if orphan.lease is None:
-            return
-        if answer.outcome == "ok" and orphan.item.ref == self._refs(orphan.lease)[0]:
-            orphan.lease._tell("on_released")
-        elif answer.outcome != "ok":
-            orphan.lease._story.ended("unanswered" if answer.outcome == "retry" else answer.reason)
-            log.warning("the release of %r: %s", orphan.lease, "not answered, it is left to expire" if answer.outcome == "retry" else answer.reason)
-        self._untie(orphan.lease)
-
     # -- ties: a stream whose end ends the lease, for leaders
 
     def _read(self, lease: BaseLease, tie: Any) -> None:
@@ -630,7 +470,7 @@ class Core:
 
     async def close(self) -> None:
         """Ends renewals. Leases that are still held end by their deadline."""
-        if self.pid != os.getpid():  # in a child another thread of the parent may have the lock, for ever
+        if self.is_forked():  # in a child another thread of the parent may have the lock, for ever
             return
         with self.lock:
             if self.is_closed:
@@ -646,8 +486,7 @@ class Core:
         await self.transport.interrupt()
         for each in {self.loop, *self.readers} - {None}:
             await self.runtime.join(each, 5)
-        for orphan in self.orphans.values():
-            self._settled(orphan, Answer("retry"))
+        self.orphans.settle_all()
         await self.transport.close()
 
 

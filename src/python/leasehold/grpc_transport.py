@@ -16,7 +16,6 @@ from typing import Any, AsyncIterator, Iterator, Sequence
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
-from .core import Answer, Grant, Ref, Release, together
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable
 from .grpc_calls import AsyncCalls, BlockingCalls
 from .hand_over import HandOver
@@ -27,6 +26,7 @@ from .runtime import clock
 from .telemetry import traceparent
 from .ticks import Claimed
 from .tls import TLS
+from .transport import Answer, Grant, Ref, Release, together
 from .v1 import console_pb2, leasehold_pb2 as pb, schedule_pb2
 
 console: Any = console_pb2

@@ -11,9 +11,10 @@ from .runtime import clock
 
 if TYPE_CHECKING:
     import datetime
-    from .core import Core, Grant
+    from .core import Core
     from .hand_over import HandOver
     from .ticks import Claimed
+    from .transport import Grant
 
 log = logging.getLogger("leasehold")
 

@@ -62,7 +62,11 @@ Strategy = Callable[[Retry], "float | None"]
 
 def best_effort(retry: Retry) -> float | None:
     """The default: repeats all but LEASE_HELD, after 1, 2, 4 ... 256, 500 ms."""
-    return None if retry.reason == "LEASE_HELD" else min(2 ** min(retry.failures - 1, 9), 500) / 1000
+    return None if retry.reason == "LEASE_HELD" else best_effort_pause(retry.failures)
+
+
+def best_effort_pause(failures: int) -> float:
+    return min(2.0 ** min(failures - 1, 9), 500) / 1000
 
 
 def fail_fast(retry: Retry) -> float | None:

@@ -15,7 +15,6 @@ import math
 from typing import Any, Sequence
 
 from . import arguments
-from .core import Answer, Grant, Ref, Release, together
 from .errors import Held, LeaseholdError, Unavailable, scope_name
 from .hand_over import HandOver
 from .lease import BaseLease
@@ -23,6 +22,7 @@ from .look import Explanation, explanation
 from .runtime import Runtime, clock, interval
 from .session import Session
 from .ticks import Claimed
+from .transport import Answer, Grant, Ref, Release, together
 
 log = logging.getLogger("leasehold")
 

@@ -18,12 +18,12 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from . import arguments, telemetry
-from .core import Grant
 from .errors import InvalidArgument, LeaseLost, Unavailable, scope_name
 from .lease import BaseLease
 from .runtime import clock, run
 from .session import translated
 from .sql_transport import ACQUIRE, HELD, granted, held, wanted
+from .transport import Grant
 
 
 class Blocking:
@@ -223,7 +223,7 @@ class Acquiring(Step):
         self.has_claimed = True
         lease._story = telemetry.begin(lease._asked)
         lease.lease_key, lease.lost = str(uuid.uuid4()), None
-        await self.core.follow_release(lease, clock() + self.core.timeout)
+        await self.core.orphans.follow(lease, clock() + self.core.timeout)
         sent = clock()
         row = await self.link.row(ACQUIRE, *wanted(lease))
         if row is None:
