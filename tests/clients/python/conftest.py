@@ -148,7 +148,15 @@ class Place:
 
     def commit_proxy(self, mode):
         """The application's, that loses a COMMIT or its answer."""
-        proxy = CommitProxy(os.path.join(self.site.cluster.sockets, ".s.PGSQL.5432"), mode)
+        return self.behind(CommitProxy(self.socket, mode))
+
+    @property
+    def socket(self):
+        """Of PostgreSQL."""
+        return os.path.join(self.site.cluster.sockets, ".s.PGSQL.5432")
+
+    def behind(self, proxy):
+        """A proxy before PostgreSQL, as a database; it ends with the case."""
         self.closing.append(proxy.close)
         return f"host=127.0.0.1 port={proxy.port} dbname={self.database} user=postgres sslmode=disable gssencmode=disable"
 
