@@ -370,10 +370,10 @@ impl Lease {
         Lease { client: client.clone(), cell: Arc::new(cell), claimed: None }
     }
 
-    /// It was committed.
-    pub(crate) fn begin(&self) -> Result<(), Error> {
+    /// It was committed. A client that is closed has lost it.
+    pub(crate) fn begin(&self) {
         self.cell.stay();
-        self.client.core().add(&self.cell)
+        let _ = self.client.core().add(&self.cell);
     }
 }
 

@@ -6,14 +6,15 @@
 
 use std::time::Duration;
 
-use tokio_postgres::{SimpleQueryMessage, Transaction};
+use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::types::Type;
 
 use crate::client::{Client, Core, new_uuid};
 use crate::clock::now;
 use crate::error::{Error, Lost, Reason};
 use crate::lease::{Cell, Lease};
 use crate::release::Outcome;
-use crate::request::{LeaseBuilder, Ref};
+use crate::request::{LeaseBuilder, Ref, Request};
 use crate::session::{from_sql, place, text};
 use crate::sql::{Wanted, grant_of, held_of, reason_of};
 use crate::statements::{ACQUIRE, END_REASON, GUARD, HELD, RELEASE_FAIL, RELEASE_OK};
@@ -21,6 +22,182 @@ use crate::telemetry::Acquiring;
 use crate::transport::Beat;
 
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Declares the same for two kinds of connections, whose methods have the same names.
+macro_rules! transactions {
+    ($db:ty, $tx:ty, [$($acquiring:tt)*], [$($releasing:tt)*], [$($async:tt)*], [$($await:tt)*]) => {
+        $($async)* fn begin<E: From<Error> + From<tokio_postgres::Error>>(db: &mut $db) -> Result<Transaction<'_>, E> {
+            check_idle(&db.simple_query(IDLE)$($await)*?)?;
+            Ok(db.transaction()$($await)*?)
+        }
+
+        pub(super) $($async)* fn acquire<E, F: $($acquiring)*>(wanted: LeaseBuilder, db: &mut $db, work: F) -> Result<Lease, E>
+        where
+            E: From<Error> + From<tokio_postgres::Error>,
+        {
+            let (client, mut request) = wanted.for_transaction()?;
+            request.scope.lease_key = new_uuid();
+            let mut tx = begin::<E>(db)$($await)*?;
+            let mut story = Acquiring::begin(&client.core().instruments, &request);
+            let lease = match open(&mut tx, &client, &request, &mut story, work)$($await)* {
+                Ok(lease) => lease,
+                Err(error) => {
+                    story.failed();
+                    let _ = tx.rollback()$($await)*;
+                    return Err(error);
+                }
+            };
+            let entering = Entering { lease: &lease, is_known: false };
+            match tx.commit()$($await)* {
+                Ok(()) => {}
+                Err(error) if is_answered(&error) => {
+                    entering.known();
+                    story.failed();
+                    return Err(error.into());
+                }
+                Err(error) => match settle(&lease)$($await)* {
+                    Some((deadline, Beat::Renewed { is_final, .. })) => lease.cell.extend(deadline, is_final),
+                    _ => {
+                        story.failed();
+                        return Err(unknown(&lease.cell.scope, &error).into());
+                    }
+                },
+            }
+            entering.known();
+            lease.begin();
+            story.granted(lease.token());
+            lease.cell.begin_story(&story);
+            Ok(lease)
+        }
+
+        $($async)* fn open<E, F: $($acquiring)*>(
+            tx: &mut Transaction<'_>,
+            client: &Client,
+            request: &Request,
+            story: &mut Acquiring,
+            work: F,
+        ) -> Result<Lease, E>
+        where
+            E: From<Error> + From<tokio_postgres::Error>,
+        {
+            let sent = now();
+            let rows = tx.query_typed(ACQUIRE, &Wanted::new(request).values())$($await)*.map_err(|error| of::<E>(&request.scope, error))?;
+            let Some(row) = rows.first() else {
+                let row = tx.query_typed_one(HELD, &place(&request.scope)[..2])$($await)*?;
+                let held = Error::Held(Box::new(held_of(request, &request.scope, &row)));
+                story.refused(&held);
+                return Err(held.into());
+            };
+            let lease = Lease::opened(client, request, grant_of(row, sent));
+            work(tx, &lease)$($await)*?;
+            tx.batch_execute("select")$($await)*?; // COMMIT would hide that a statement has failed
+            lease.cell.check_time()?;
+            Ok(lease)
+        }
+
+        pub(super) $($async)* fn release<T, E, F: $($releasing)*>(lease: &Lease, db: &mut $db, outcome: Outcome, work: F) -> Result<T, E>
+        where
+            E: From<Error> + From<tokio_postgres::Error>,
+        {
+            lease.cell.check_change("released in a transaction")?;
+            let mut tx = begin::<E>(db)$($await)*?;
+            let (value, leaving) = match leave(&mut tx, lease, &outcome, work)$($await)* {
+                Ok(released) => released,
+                Err(error) => {
+                    let _ = tx.rollback()$($await)*;
+                    return Err(error);
+                }
+            };
+            match tx.commit()$($await)* {
+                Ok(()) => Ok(leaving.left(value)),
+                Err(error) if is_answered(&error) => Err(error.into()),
+                Err(error) => {
+                    let found = settle(lease)$($await)*;
+                    if leaving.has_left(&outcome, found, &error)? { Ok(leaving.left(value)) } else { Err(error.into()) }
+                }
+            }
+        }
+
+        $($async)* fn leave<'a, T, E, F: $($releasing)*>(
+            tx: &mut Transaction<'_>,
+            lease: &'a Lease,
+            outcome: &Outcome,
+            work: F,
+        ) -> Result<(T, Leaving<'a>), E>
+        where
+            E: From<Error> + From<tokio_postgres::Error>,
+        {
+            let (cell, scope) = (&lease.cell, &lease.cell.scope);
+            let value = work(tx)$($await)*?;
+            let leaving = Leaving::new(lease)?;
+            await_renewal(lease)$($await)*;
+            let [namespace, key, lease_key] = place(scope);
+            let values = [namespace, key, lease_key, text(&outcome.value)];
+            let release = if outcome.is_failed { RELEASE_FAIL } else { RELEASE_OK };
+            if tx.query_typed_one(release, &values)$($await)*.map_err(|error| of::<E>(scope, error))?.get(0) {
+                return Ok((value, leaving));
+            }
+            let reason = reason_of(tx.query_typed_one(END_REASON, &values[..3])$($await)*?.get(0));
+            cell.lose(reason, "");
+            let (namespace, key) = (scope.namespace.clone(), scope.key.clone());
+            Err(Error::Lost(Lost { namespace, key, reason, message: String::new() }).into())
+        }
+
+        pub(super) $($async)* fn guard(lease: &Lease, tx: $tx) -> Result<(), Error> {
+            let (scope, token) = (&lease.cell.scope, lease.token());
+            let [namespace, key, _] = place(scope);
+            let values = [namespace, key, (&token, Type::INT8)];
+            tx.execute_typed(GUARD, &values)$($await)*.map(drop).map_err(|error| from_sql(scope, &error))
+        }
+    };
+}
+
+mod awaiting {
+    use tokio_postgres::Transaction;
+
+    use super::*;
+
+    transactions!(
+        tokio_postgres::Client,
+        &Transaction<'_>,
+        [AsyncFnOnce(&Transaction<'_>, &Lease) -> Result<(), E>],
+        [AsyncFnOnce(&Transaction<'_>) -> Result<T, E>],
+        [async],
+        [.await]
+    );
+
+    async fn settle(lease: &Lease) -> Option<(Duration, Beat)> {
+        lease.client.settle(lease).await
+    }
+
+    async fn await_renewal(lease: &Lease) {
+        lease.cell.await_renewal().await;
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod blocking {
+    use postgres::Transaction;
+
+    use super::*;
+
+    transactions!(
+        postgres::Client,
+        &mut Transaction<'_>,
+        [FnOnce(&mut Transaction<'_>, &Lease) -> Result<(), E>],
+        [FnOnce(&mut Transaction<'_>) -> Result<T, E>],
+        [],
+        []
+    );
+
+    fn settle(lease: &Lease) -> Option<(Duration, Beat)> {
+        lease.client.core().handle.block_on(lease.client.settle(lease))
+    }
+
+    fn await_renewal(lease: &Lease) {
+        lease.client.core().handle.block_on(lease.cell.await_renewal());
+    }
+}
 
 impl LeaseBuilder {
     /// Acquires in a transaction that it begins, and commits when the work has returned: from then on the lease is held, and renewed. An error or a
@@ -40,57 +217,12 @@ impl LeaseBuilder {
     pub async fn acquire_in<E>(
         self,
         db: &mut tokio_postgres::Client,
-        work: impl AsyncFnOnce(&Transaction<'_>, &Lease) -> Result<(), E>,
+        work: impl AsyncFnOnce(&tokio_postgres::Transaction<'_>, &Lease) -> Result<(), E>,
     ) -> Result<Lease, E>
     where
         E: From<Error> + From<tokio_postgres::Error>,
     {
-        let (client, mut request) = self.for_transaction()?;
-        request.scope.lease_key = new_uuid();
-        let tx = begin::<E>(db).await?;
-        let mut story = Acquiring::begin(&client.core().instruments, &request);
-        let acquired = async {
-            let sent = now();
-            let rows = tx.query_typed(ACQUIRE, &Wanted::new(&request).values()).await.map_err(|error| of::<E>(&request.scope, error))?;
-            let Some(row) = rows.first() else {
-                let row = tx.query_typed_one(HELD, &place(&request.scope)[..2]).await?;
-                let held = Error::Held(Box::new(held_of(&request, &request.scope, &row)));
-                story.refused(&held);
-                return Err(held.into());
-            };
-            let lease = Lease::opened(&client, &request, grant_of(row, sent));
-            work(&tx, &lease).await?;
-            tx.batch_execute("select").await?; // COMMIT would hide that a statement has failed
-            lease.cell.check_time()?;
-            Ok(lease)
-        };
-        let lease = match acquired.await {
-            Ok(lease) => lease,
-            Err(error) => {
-                story.failed();
-                let _ = tx.rollback().await;
-                return Err(error);
-            }
-        };
-        match tx.commit().await {
-            Err(error) if is_answered(&error) => {
-                story.failed();
-                return Err(error.into());
-            }
-            Err(error) => match client.settle(&lease).await? {
-                Some((deadline, Beat::Renewed { is_final, .. })) => lease.cell.extend(deadline, is_final),
-                _ => {
-                    story.failed();
-                    client.core().abandon(request.refs(), request.duration);
-                    return Err(unknown(&lease.cell.scope, &error).into());
-                }
-            },
-            Ok(()) => {}
-        }
-        lease.begin()?;
-        story.granted(lease.token());
-        lease.cell.begin_story(&story);
-        Ok(lease)
+        awaiting::acquire(self, db, work).await
     }
 }
 
@@ -113,64 +245,97 @@ impl Lease {
         &self,
         db: &mut tokio_postgres::Client,
         outcome: Outcome,
-        work: impl AsyncFnOnce(&Transaction<'_>) -> Result<T, E>,
+        work: impl AsyncFnOnce(&tokio_postgres::Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E>
     where
         E: From<Error> + From<tokio_postgres::Error>,
     {
-        self.cell.check_change("released in a transaction")?;
-        let (cell, scope) = (&self.cell, &self.cell.scope);
-        let tx = begin::<E>(db).await?;
-        let released = async {
-            let value = work(&tx).await?;
-            let leaving = Leaving::new(self)?;
-            cell.await_renewal().await;
-            let [namespace, key, lease_key] = place(scope);
-            let values = [namespace, key, lease_key, text(&outcome.value)];
-            let release = if outcome.is_failed { RELEASE_FAIL } else { RELEASE_OK };
-            if tx.query_typed_one(release, &values).await.map_err(|error| of::<E>(scope, error))?.get(0) {
-                return Ok((value, leaving));
-            }
-            let reason = reason_of(tx.query_typed_one(END_REASON, &values[..3]).await?.get(0));
-            cell.lose(reason, "");
-            let (namespace, key) = (scope.namespace.clone(), scope.key.clone());
-            Err(Error::Lost(Lost { namespace, key, reason, message: String::new() }).into())
-        };
-        let (value, leaving) = match released.await {
-            Ok(released) => released,
-            Err(error) => {
-                let _ = tx.rollback().await;
-                return Err(error);
-            }
-        };
-        let error = match tx.commit().await {
-            Ok(()) => return Ok(leaving.left(value)),
-            Err(error) => error,
-        };
-        if is_answered(&error) {
-            return Err(error.into());
-        }
-        let meant = if outcome.is_failed { Reason::Failed } else { Reason::Released };
-        match self.client.settle(self).await? {
-            Some((_, Beat::Lost { reason, .. })) if reason == meant => return Ok(leaving.left(value)),
-            Some((deadline, Beat::Renewed { is_final, .. })) => cell.extend(deadline, is_final),
-            Some((_, Beat::Lost { reason, message })) if reason != Reason::Unknown => cell.lose(reason, &message),
-            _ => {
-                cell.lose(Reason::Unreachable, "nobody answered the COMMIT of the transaction that released it");
-                self.client.core().abandon(vec![scope.clone()], cell.duration);
-                return Err(unknown(scope, &error).into());
-            }
-        }
-        Err(error.into())
+        awaiting::release(self, db, outcome, work).await
     }
 
     /// Makes the transaction fail with [`Error::Lost`] unless the lease is held. If it passes, nobody else gets the lease before the transaction ends. The
     /// database is the one that the daemon coordinates in.
-    pub async fn guard(&self, tx: &Transaction<'_>) -> Result<(), Error> {
-        let (scope, token) = (&self.cell.scope, self.token());
-        let [namespace, key, _] = place(scope);
-        let values = [namespace, key, (&token, tokio_postgres::types::Type::INT8)];
-        tx.execute_typed(GUARD, &values).await.map(drop).map_err(|error| from_sql(scope, &error))
+    pub async fn guard(&self, tx: &tokio_postgres::Transaction<'_>) -> Result<(), Error> {
+        awaiting::guard(self, tx).await
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl crate::blocking::Client {
+    /// [`LeaseBuilder::acquire_in`]
+    ///
+    /// ```no_run
+    /// # use std::error::Error;
+    /// # fn work(client: leasehold::blocking::Client, mut db: postgres::Client) -> Result<(), Box<dyn Error + Send + Sync>> {
+    /// let lease = client.acquire_in(client.lease("calls", "42"), &mut db, |tx, lease| {
+    ///     tx.execute("update call set state = 'running', token = $1 where id = 42", &[&lease.token()])?;
+    ///     Ok::<_, Box<dyn Error + Send + Sync>>(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire_in<E>(
+        &self,
+        lease: LeaseBuilder,
+        db: &mut postgres::Client,
+        work: impl FnOnce(&mut postgres::Transaction<'_>, &Lease) -> Result<(), E>,
+    ) -> Result<Lease, E>
+    where
+        E: From<Error> + From<postgres::Error>,
+    {
+        blocking::acquire(lease, db, work)
+    }
+
+    /// [`Lease::release_in`]
+    ///
+    /// ```no_run
+    /// # use std::error::Error;
+    /// # use leasehold::{Lease, Outcome, blocking::Client};
+    /// # fn work(client: Client, lease: Lease, mut db: postgres::Client) -> Result<(), Box<dyn Error + Send + Sync>> {
+    /// client.release_in(&lease, &mut db, Outcome::success(), |tx| {
+    ///     tx.execute("update call set state = 'done' where id = 42", &[])?;
+    ///     Ok::<_, Box<dyn Error + Send + Sync>>(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn release_in<T, E>(
+        &self,
+        lease: &Lease,
+        db: &mut postgres::Client,
+        outcome: Outcome,
+        work: impl FnOnce(&mut postgres::Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E>
+    where
+        E: From<Error> + From<postgres::Error>,
+    {
+        blocking::release(lease, db, outcome, work)
+    }
+
+    /// [`Lease::guard`]
+    pub fn guard(&self, lease: &Lease, tx: &mut postgres::Transaction<'_>) -> Result<(), Error> {
+        blocking::guard(lease, tx)
+    }
+}
+
+/// A lease that the next COMMIT acquires. It is given up unless the outcome is known: the caller may drop the future meanwhile.
+struct Entering<'a> {
+    lease: &'a Lease,
+    is_known: bool,
+}
+
+impl Entering<'_> {
+    fn known(mut self) {
+        self.is_known = true;
+    }
+}
+
+impl Drop for Entering<'_> {
+    fn drop(&mut self) {
+        if !self.is_known {
+            let cell = &self.lease.cell;
+            self.lease.client.core().abandon(vec![cell.scope.clone()], cell.duration);
+        }
     }
 }
 
@@ -185,6 +350,22 @@ impl<'a> Leaving<'a> {
         lease.cell.leave()?;
         lease.cell.story.releasing();
         Ok(Leaving { lease, has_left: false })
+    }
+
+    /// What has become of it, after a COMMIT that was not answered.
+    fn has_left(&self, outcome: &Outcome, found: Option<(Duration, Beat)>, error: &tokio_postgres::Error) -> Result<bool, Error> {
+        let (cell, meant) = (&self.lease.cell, if outcome.is_failed { Reason::Failed } else { Reason::Released });
+        match found {
+            Some((_, Beat::Lost { reason, .. })) if reason == meant => return Ok(true),
+            Some((deadline, Beat::Renewed { is_final, .. })) => cell.extend(deadline, is_final),
+            Some((_, Beat::Lost { reason, message })) if reason != Reason::Unknown => cell.lose(reason, &message),
+            _ => {
+                cell.lose(Reason::Unreachable, "nobody answered the COMMIT of the transaction that released it");
+                self.lease.client.core().abandon(vec![cell.scope.clone()], cell.duration);
+                return Err(unknown(&cell.scope, error));
+            }
+        }
+        Ok(false)
     }
 
     fn left<T>(mut self, value: T) -> T {
@@ -207,9 +388,9 @@ impl Drop for Leaving<'_> {
 
 impl Client {
     /// What has become of a lease, and its deadline; `None`: nobody knows.
-    async fn settle(&self, lease: &Lease) -> Result<Option<(Duration, Beat)>, Error> {
+    async fn settle(&self, lease: &Lease) -> Option<(Duration, Beat)> {
         let (core, cell) = (self.core().clone(), lease.cell.clone());
-        self.run(async move { Ok(core.settle(&cell).await) }).await
+        self.run(async move { Ok(core.settle(&cell).await) }).await.ok().flatten()
     }
 }
 
@@ -240,11 +421,6 @@ pub(crate) fn check_idle(said: &[SimpleQueryMessage]) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::out_of_bounds("db", "db", "must have no transaction open: this begins one, and commits it".into()))
-}
-
-async fn begin<E: From<Error> + From<tokio_postgres::Error>>(db: &mut tokio_postgres::Client) -> Result<Transaction<'_>, E> {
-    check_idle(&db.simple_query(IDLE).await?)?;
-    Ok(db.transaction().await?)
 }
 
 /// An error of this crate for a condition of Leasehold's, else the driver's own.

@@ -78,6 +78,7 @@ async fn main() {
     let on = std::env::args().nth(1).expect("a transport");
     let part = std::env::args().nth(2).unwrap_or_default();
     let all = [
+        loss::CASES, // one of which lasts the longest
         callbacks::CASES,
         cases::CASES,
         deadlines::CASES,
@@ -85,7 +86,6 @@ async fn main() {
         hand_over::CASES,
         leaders::CASES,
         look::CASES,
-        loss::CASES,
         priorities::CASES,
         reaping::CASES,
         releases::CASES,
@@ -96,7 +96,8 @@ async fn main() {
         telemetry::CASES,
         ticks::CASES,
         together::CASES,
-        transactions::CASES,
+        transactions::CASES[0],
+        transactions::CASES[1],
     ]
     .concat();
     let mut running = tokio::task::JoinSet::new();
@@ -104,7 +105,7 @@ async fn main() {
         all.iter().filter(|case| case.name.contains(&part) && (case.on.is_empty() && on == "grpc" || case.on.split(' ').any(|each| each == on)))
     {
         // Most of a case is waiting.
-        while running.len() >= 8 {
+        while running.len() >= 12 {
             running.join_next().await;
         }
         let (name, its, on, site) = (case.name, case.on, on.clone(), Site::new(&on, case.name));

@@ -1,4 +1,6 @@
-//! Leases that begin and end in a transaction of the application's.
+//! Leases that begin and end in a transaction of the application's; of programs without async in blocking.rs.
+
+mod blocking;
 
 use leasehold::tokio_postgres::{Client as Db, NoTls, Transaction, connect};
 use leasehold::{Error, Lease, Outcome, Reason};
@@ -21,10 +23,10 @@ impl Site {
         db(&self.database).await
     }
 
-    /// tests/clients/commit_proxy.py
-    async fn commit_proxy(&self, mode: &str) -> Db {
+    /// Behind tests/clients/commit_proxy.py
+    fn cut_at_commit(&self, mode: &str) -> String {
         let port: Value = ask("commit_proxy", json!({"mode": mode}))["port"].clone();
-        db(&self.database_at(port.as_u64().expect("a port"))).await
+        self.database_at(port.as_u64().expect("a port"))
     }
 
     /// A row of the application's.
@@ -52,7 +54,9 @@ fn leasehold_error(result: Result<(), Wrong>) -> Error {
     *result.expect_err("an error").downcast::<Error>().expect("one of Leasehold's")
 }
 
-pub const CASES: &[crate::Case] = &[
+pub const CASES: [&[crate::Case]; 2] = [AWAITING, blocking::CASES];
+
+const AWAITING: &[crate::Case] = &[
     case!(released_in_a_transaction, "grpc sql pooler", s => {
         let (done, client, mut db) = (s.call("running"), s.client(), s.application().await);
         let lease = s.lease(&client).duration(seconds(6)).acquire().await.expect("the lease");
@@ -161,7 +165,7 @@ pub const CASES: &[crate::Case] = &[
         let (done, client) = (s.call("running"), s.client());
         let lease = s.lease(&client).duration(seconds(6)).acquire().await.expect("the lease");
         let release = async |mode: &str| {
-            let mut db = s.commit_proxy(mode).await;
+            let mut db = db(&s.cut_at_commit(mode)).await;
             lease.release_in(&mut db, Outcome::success(), async |tx| Ok::<_, Wrong>(tx.batch_execute(&done).await?)).await
         };
         assert!(release("before").await.expect_err("an error").is::<leasehold::tokio_postgres::Error>());
@@ -176,7 +180,7 @@ pub const CASES: &[crate::Case] = &[
     case!(unanswered_commit_of_an_acquire_is_looked_up, "grpc sql", s => {
         let (done, client) = (s.call("queued"), s.client());
         let acquire = async |mode: &str| -> Result<Lease, Wrong> {
-            let mut db = s.commit_proxy(mode).await;
+            let mut db = db(&s.cut_at_commit(mode)).await;
             s.lease(&client).duration(seconds(6)).acquire_in(&mut db, async |tx, _| Ok(tx.batch_execute(&done).await?)).await
         };
         let unknown = leasehold_error(acquire("before").await.map(drop));
@@ -197,5 +201,30 @@ pub const CASES: &[crate::Case] = &[
         s.force();
         let open = db.transaction().await.expect("a transaction");
         assert!(matches!(lease.guard(&open).await, Err(Error::Lost(_))));
+    }),
+    case!(acquire_given_up_at_commit_leaves_nothing, "", s => {
+        let (client, mut db, other) = (s.client(), s.application().await, s.application().await);
+        s.psql("create table slow (n integer);
+                create function await_lock() returns trigger language plpgsql as
+                $$ begin perform pg_advisory_xact_lock(7420); return null; end $$;
+                create constraint trigger slow after insert on slow deferrable initially deferred for each row execute function await_lock()");
+        other.batch_execute("select pg_advisory_lock(7420)").await.expect("the lock");
+        let lease = s.lease(&client).duration(5 * MINUTE);
+        let acquired = lease.acquire_in(&mut db, async |tx, _| Ok::<_, Wrong>(tx.batch_execute("insert into slow values (1)").await?));
+        tokio::select! {
+            ended = acquired => panic!("{ended:?}"),
+            () = until("a COMMIT that waits", || s.psql("select count(*) from pg_locks where locktype = 'advisory' and not granted") == "1") => {}
+        }
+        other.batch_execute("select pg_advisory_unlock(7420)").await.expect("the lock");
+        until("the release of what was committed", || s.row("state, last_outcome") == "free|failed").await;
+    }),
+    case!(client_closed_before_commit_is_told_by_the_lease, "", s => {
+        let (done, client, mut db) = (s.call("queued"), s.client(), s.application().await);
+        let acquired = s.lease(&client).acquire_in(&mut db, async |tx, _| {
+            client.close().await;
+            Ok::<_, Wrong>(tx.batch_execute(&done).await?)
+        });
+        let lease = acquired.await.expect("what is committed is no error");
+        assert_eq!((s.call_state(), lease.is_lost().map(|lost| lost.reason)), ("done".into(), Some(Reason::Closed)));
     }),
 ];
