@@ -26,7 +26,7 @@ pub const CASES: &[crate::Case] = &[
         let free = explain().await;
         assert_eq!((free.state, free.liveness, free.holders, free.token, free.since), (State::Free, None, 0, 0, None));
         assert!(free.advice.starts_with("free: acquire it"), "{free:?}");
-        let lease = s.lease(&client).owner("somebody").duration(5 * MINUTE).at_least(5 * MINUTE).acquire().await.expect("the lease");
+        let lease = s.lease(&client).owner("somebody").duration(5 * MINUTE).at_least(60 * MINUTE).acquire().await.expect("the lease");
         let waiter = s.queue(1, s.lease(&client).owner("another").wait(MINUTE)).await;
         let held = explain().await;
         assert_eq!((held.state, held.liveness, held.holder.as_str(), held.token), (State::Held, Some(Liveness::Alive), "somebody", lease.token()));
