@@ -132,6 +132,8 @@ bool lh_permit_is_admin(struct lh_rpc_call *call);
 /* Checks the caller and its right. Returns false if the call was answered, as by lh_permit_enter or with
    ACCESS_DENIED. */
 bool lh_permit(struct lh_rpc_call *call, enum lh_right right, const char *ns);
+/* Returns the first namespace of the request in which the caller has no right to lease, or NULL. */
+const char *lh_permit_forbidden(const struct lh_access_caller *caller, const struct lh_acquire *request);
 /* Checks for the right in the namespace, or with include_children in one below it at least. Returns false if the
    call was answered. */
 bool lh_permit_any(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right, const char *ns,

@@ -94,12 +94,31 @@ struct acquire_call {
     struct lh_wanted_scope also[]; /* the strings follow them */
 };
 
+/* Fills the caller's part of `acquire`, without on_done and arg. Makes a lease key if the request has none. */
+bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
+                         struct lh_acquire *acquire);
+
+/* Does the same for a request with several scopes. */
+bool lh_validate_acquire_all(struct lh_validator *v, const Leasehold__V1__AcquireAllRequest *request,
+                             struct lh_acquire *acquire);
+
+/* Does the same for the claim of a tick. Without a duration duration_us is 0. */
+bool lh_validate_claim(struct lh_validator *v, const Leasehold__V1__ClaimTickRequest *request,
+                       struct lh_acquire *acquire);
+
 /* Checks the AcquireRequest and begins; if it is refused, the call is answered. With on_progress the call is a stream. */
 void lh_acquire_begin(struct lh_asked *asked, const void *request, lh_progress_cb *on_progress,
                       acquire_granted_fn *tell);
 /* Begins with a request that was checked already. */
 void lh_acquire_begin_call(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress,
                            acquire_granted_fn *tell);
+
+/* The end of its request, and of the call. */
+void lh_acquire_on_done(struct lh_acquire *request, const struct lh_acquire_result *result);
+void lh_acquire_call_destroy(struct acquire_call *acquire);
+/* Tell the lease of an Acquire, and the leases of an AcquireAll. */
+void lh_acquire_tell_lease(struct acquire_call *acquire, const struct lh_acquire_result *result);
+void lh_acquire_tell_leases(struct acquire_call *acquire, const struct lh_acquire_result *result);
 
 /* Returns the lease of the request's nth scope as its holder gets it. */
 Leasehold__V1__Lease *lh_acquire_lease(const struct acquire_call *acquire, const struct lh_acquire_result *result,
@@ -117,13 +136,14 @@ static inline struct lh_wanted_scope lh_acquire_nth_scope(const struct lh_acquir
     return (struct lh_wanted_scope){request->ns, request->key, request->units, request->at_least_us};
 }
 
-/* Returns the first namespace in which the caller has no right to lease, or NULL. */
-const char *lh_acquire_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request);
+/* Returns the bound of its caller that the request counts against until it is done. */
+static inline enum lh_usage_bound lh_acquire_bound(const struct lh_acquire *request)
+{
+    return request->wait == LH_WAIT_NONE ? LH_USAGE_PENDING : LH_USAGE_WAITERS;
+}
+
 /* Marks a priority that the policy's max_priority does not bind, for the caller has the right admin. */
 void lh_acquire_set_rights(const struct lh_access_caller *who, struct lh_acquire *request);
-
-/* Returns the bound of its caller that the request counts against until it is done. */
-enum lh_usage_bound lh_acquire_bound(const struct lh_acquire *request);
 
 /* Answers the call with the reason that the request was not granted. */
 void lh_acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,

@@ -7,9 +7,6 @@
 #include "leasehold/v1/console.pb-c.h"
 #include "leasehold/v1/schedule.pb-c.h"
 #include "service/call_internal.h"
-#include "service/edge_internal.h"
-#include "service/places_internal.h"
-#include "service/service_internal.h"
 #include "service/streams_internal.h"
 
 #define HEALTH_WATCHERS_MAX 1000

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "service/call_internal.h"
 #include "service/words_internal.h"
 
 typedef Leasehold__V1__AcquireRequest acquire_request;

@@ -1,10 +1,8 @@
 #include "service/call_internal.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "lease/readiness.h"
 #include "service/words_internal.h"
 #include "json/policy_setting.h"

@@ -387,6 +387,16 @@ bool lh_permit(struct lh_rpc_call *call, enum lh_right right, const char *ns)
     return may;
 }
 
+const char *lh_permit_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request)
+{
+    for (size_t i = 0; i < lh_acquire_scope_count(request); i++) {
+        struct lh_wanted_scope scope = lh_acquire_nth_scope(request, i);
+        if (!lh_access_may(who, LH_RIGHT_LEASE, scope.ns))
+            return scope.ns;
+    }
+    return NULL;
+}
+
 bool lh_permit_any(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right, const char *ns,
                    bool include_children)
 {

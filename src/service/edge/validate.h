@@ -3,7 +3,7 @@
  * microseconds, UUIDs, JSON text. Results live in the validator's arena or in the request itself.
  *
  *     struct lh_validator v = {.arena = &arena, .violations = &violations};
- *     if (!lh_validate_acquire(&v, request, &acquire))
+ *     if (!lh_validate_list(&v, request, &list))
  *         refuse with the violations
  *
  * The database itself checks a policy's bounds and numbers beyond numeric's range.
@@ -54,18 +54,6 @@ bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Durati
 bool lh_validate_units(struct lh_validator *v, int32_t units, const char *field, int32_t *result);
 bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char *field, int32_t *result);
 
-/* Fills the caller's part of `acquire`, without on_done and arg. Makes a lease key if the request has none. */
-bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
-                         struct lh_acquire *acquire);
-
-/* Does the same for a request with several scopes. */
-bool lh_validate_acquire_all(struct lh_validator *v, const Leasehold__V1__AcquireAllRequest *request,
-                             struct lh_acquire *acquire);
-
-/* Does the same for the claim of a tick. Without a duration duration_us is 0. */
-bool lh_validate_claim(struct lh_validator *v, const Leasehold__V1__ClaimTickRequest *request,
-                       struct lh_acquire *acquire);
-
 /* Converts the name of a schedule. `field` is the path of the message. */
 bool lh_validate_schedule_name(struct lh_validator *v, const Leasehold__V1__Namespace *name, const char *field,
                                const char **ns);
@@ -75,6 +63,7 @@ bool lh_validate_count(struct lh_validator *v, int32_t number, int32_t if_zero, 
 bool lh_validate_timestamp(struct lh_validator *v, const Google__Protobuf__Timestamp *timestamp, const char *field,
                            int64_t *time_us);
 
+bool lh_validate_lease_key(struct lh_validator *v, const char *text, const char *field, struct lh_uuid *lease_key);
 bool lh_validate_lease_ref(struct lh_validator *v, const Leasehold__V1__LeaseRef *ref, const char *field,
                            const char **ns, const char **key, struct lh_uuid *lease_key);
 bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__ReleaseItem *request, const char *field,

@@ -1,6 +1,5 @@
 /*
- * Acquire, and the parts of it that AcquireAll and AcquireStream share. The request is unpacked into scratch memory.
- * The call keeps one allocation, because there may be many waiters and each may stay for hours.
+ * A call that acquires, from its request at the coordinator to its end.
  *
  *     WAITING --- on_done: answered, not granted -------------------------> gone
  *        |   `--- on_done: refused, several hold it --> REFUSED --- their names are there, or on_end ---> gone
@@ -19,9 +18,7 @@
  */
 #include "service/call_internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -32,28 +29,10 @@
 #define TOLD_KEPT_US (2 * LH_US_PER_S)
 #define TOLD_MAX 4096
 
-/* --- the rights of a request --- */
-
-const char *lh_acquire_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request)
-{
-    for (size_t i = 0; i < lh_acquire_scope_count(request); i++) {
-        struct lh_wanted_scope scope = lh_acquire_nth_scope(request, i);
-        if (!lh_access_may(who, LH_RIGHT_LEASE, scope.ns))
-            return scope.ns;
-    }
-    return NULL;
-}
-
-void lh_acquire_set_rights(const struct lh_access_caller *who, struct lh_acquire *request)
-{
-    if (request->terms.priority > 0 && lh_access_may(who, LH_RIGHT_ADMIN, request->ns))
-        request->terms.priority = -request->terms.priority;
-}
-
 /* --- a lease nobody heard of is given back --- */
 
 /* Its last user is gone. */
-static void release_memory(struct acquire_call *acquire)
+void lh_acquire_call_destroy(struct acquire_call *acquire)
 {
     lh_list_remove(&acquire->in_order);
     lh_access_leave(&acquire->who);
@@ -75,7 +54,7 @@ static void on_given_back(struct lh_holder_request *request)
             lh_info("lease of an ended call was not released, it ends by its deadline scope=%s",
                     LH_SCOPE_NAME(back->items[i].item.ns, back->items[i].item.key));
     }
-    release_memory(back->acquire);
+    lh_acquire_call_destroy(back->acquire);
     free(back);
 }
 
@@ -129,7 +108,7 @@ static void forget_told(struct lh_service *service, int64_t before_us)
         if (acquire->told_us >= before_us && service->told.count <= TOLD_MAX)
             return;
         take_out(acquire);
-        release_memory(acquire);
+        lh_acquire_call_destroy(acquire);
     }
 }
 
@@ -181,7 +160,7 @@ Leasehold__V1__Lease *lh_acquire_lease(const struct acquire_call *acquire, const
     return lh_message_lease(&lease, LH_LEASE_WITH_KEY, &acquire->service->scratch);
 }
 
-static void tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
+void lh_acquire_tell_lease(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
     struct lh_arena *arena = &acquire->service->scratch;
     Leasehold__V1__AcquireResponse response;
@@ -193,7 +172,7 @@ static void tell_granted(struct acquire_call *acquire, const struct lh_acquire_r
     lh_arena_reset(arena);
 }
 
-static void tell_all_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
+void lh_acquire_tell_leases(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
     struct lh_arena *arena = &acquire->service->scratch;
     Leasehold__V1__AcquireAllResponse response;
@@ -208,11 +187,6 @@ static void tell_all_granted(struct acquire_call *acquire, const struct lh_acqui
     lh_arena_reset(arena);
 }
 
-enum lh_usage_bound lh_acquire_bound(const struct lh_acquire *request)
-{
-    return request->wait == LH_WAIT_NONE ? LH_USAGE_PENDING : LH_USAGE_WAITERS;
-}
-
 static void on_refused(void *arg, const struct lh_acquire_result *result)
 {
     struct acquire_call *acquire = arg;
@@ -221,10 +195,10 @@ static void on_refused(void *arg, const struct lh_acquire_result *result)
         lh_acquire_fail(acquire->call, &acquire->who, &acquire->acquire, result);
         lh_rpc_call_set_data(acquire->call, NULL);
     }
-    release_memory(acquire);
+    lh_acquire_call_destroy(acquire);
 }
 
-static void on_done(struct lh_acquire *request, const struct lh_acquire_result *result)
+void lh_acquire_on_done(struct lh_acquire *request, const struct lh_acquire_result *result)
 {
     struct acquire_call *acquire = request->arg;
 
@@ -249,7 +223,7 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
     }
     if (acquire->call != NULL)
         lh_rpc_call_set_data(acquire->call, NULL);
-    release_memory(acquire);
+    lh_acquire_call_destroy(acquire);
 }
 
 /* --- the call --- */
@@ -268,132 +242,6 @@ struct lh_coordinator *lh_acquire_coordinator(const struct lh_service *service, 
     return place->coordinator;
 }
 
-static const char *keep_text(char **at, const char *text)
-{
-    const char *kept = *at;
-
-    *at = stpcpy(*at, text) + 1;
-    return kept;
-}
-
-static size_t text_size(const struct lh_acquire *acquire, const char *principal)
-{
-    size_t size = strlen(acquire->terms.owner) + strlen(acquire->terms.labels) + strlen(principal) + 3;
-
-    for (size_t i = 0; i < lh_acquire_scope_count(acquire); i++) {
-        struct lh_wanted_scope scope = lh_acquire_nth_scope(acquire, i);
-        size += strlen(scope.ns) + strlen(scope.key) + 2;
-    }
-    return size;
-}
-
-static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc_call *call,
-                                 const struct lh_access_caller *who)
-{
-    const char *principal = lh_rpc_call_principal(call);
-    size_t fixed = sizeof(struct acquire_call) + acquire->also_count * sizeof(acquire->also[0]);
-    struct acquire_call *kept = lh_alloc(fixed + text_size(acquire, principal));
-    char *at = (char *)kept + fixed;
-
-    memset(kept, 0, sizeof(*kept));
-    kept->acquire = *acquire;
-    lh_acquire_set_rights(who, &kept->acquire);
-    kept->service = lh_call_service(call);
-    kept->call = call;
-    kept->call_id = lh_rpc_call_id(call);
-    kept->who = lh_access_copy(who);
-    kept->rights_round = kept->service->rights_round;
-    lh_list_append(&kept->service->acquires, &kept->in_order);
-    kept->acquire.ns = keep_text(&at, acquire->ns);
-    kept->acquire.key = keep_text(&at, acquire->key);
-    kept->acquire.terms.owner = keep_text(&at, acquire->terms.owner);
-    kept->acquire.terms.labels = keep_text(&at, acquire->terms.labels);
-    kept->acquire.terms.principal = keep_text(&at, principal);
-    kept->acquire.also = acquire->also == NULL ? NULL : kept->also; /* not NULL: of AcquireAll, with one scope too */
-    for (size_t i = 0; i < acquire->also_count; i++) {
-        kept->also[i] = acquire->also[i];
-        kept->also[i].ns = keep_text(&at, acquire->also[i].ns);
-        kept->also[i].key = keep_text(&at, acquire->also[i].key);
-    }
-    kept->acquire.on_done = on_done;
-    kept->acquire.arg = kept;
-    return kept;
-}
-
-static void start(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
-                  lh_progress_cb *on_progress, acquire_granted_fn *tell)
-{
-    size_t count = lh_acquire_scope_count(request);
-    struct lh_coordinator *coordinator = lh_acquire_coordinator(lh_call_service(call), request);
-    struct acquire_call *acquire;
-    struct lh_usage *caller;
-    enum lh_status status;
-
-    if (lh_call_service(call)->is_draining && (request->wait != LH_WAIT_NONE || on_progress != NULL)) {
-        struct lh_acquire_result result = {.status = LH_SHUTTING_DOWN};
-        lh_acquire_fail(call, who, request, &result);
-        return;
-    }
-    if (coordinator == NULL) {
-        lh_acquire_refuse_moved(call, request);
-        return;
-    }
-    if (!lh_usage_take(call, lh_acquire_bound(request), count, &caller))
-        return;
-    acquire = keep(request, call, who);
-    acquire->caller = caller;
-    acquire->acquire.on_progress = on_progress;
-    acquire->tell_granted = tell;
-    acquire->coordinator = coordinator;
-    lh_rpc_call_set_data(call, acquire);
-    status = lh_coordinator_acquire(coordinator, &acquire->acquire);
-    if (status == LH_OK)
-        return;
-    lh_rpc_call_set_data(call, NULL);
-    lh_acquire_refuse(call, &acquire->acquire, status);
-    lh_usage_give(caller, lh_acquire_bound(request), count);
-    release_memory(acquire);
-}
-
-void lh_acquire_begin_call(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress,
-                           acquire_granted_fn *tell)
-{
-    struct lh_access_caller who;
-    const char *forbidden;
-
-    lh_tracing_scope(call, request->ns, request->key);
-    if (!lh_permit_enter(call, &who))
-        return;
-    forbidden = lh_acquire_forbidden(&who, request);
-    if (forbidden == NULL)
-        start(call, &who, request, on_progress, tell);
-    else
-        lh_permit_refuse(call, &who, LH_RIGHT_LEASE, forbidden);
-    lh_access_leave(&who);
-}
-
-void lh_acquire_begin(struct lh_asked *asked, const void *request, lh_progress_cb *on_progress,
-                      acquire_granted_fn *tell)
-{
-    struct lh_acquire acquire = {0};
-
-    if (lh_asked_check(asked, lh_validate_acquire(&asked->v, request, &acquire)))
-        lh_acquire_begin_call(asked->call, &acquire, on_progress, tell);
-}
-
-void lh_acquire_on_request(struct lh_asked *asked, const void *request)
-{
-    lh_acquire_begin(asked, request, NULL, tell_granted);
-}
-
-void lh_acquire_all_on_request(struct lh_asked *asked, const void *request)
-{
-    struct lh_acquire acquire = {0};
-
-    if (lh_asked_check(asked, lh_validate_acquire_all(&asked->v, request, &acquire)))
-        lh_acquire_begin_call(asked->call, &acquire, NULL, tell_all_granted);
-}
-
 void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 {
     struct acquire_call *acquire = lh_rpc_call_data(call);
@@ -409,7 +257,7 @@ void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     else if (reason == LH_RPC_END_FINISHED && acquire->acquire.on_progress == NULL)
         keep_told(acquire);
     else if (reason == LH_RPC_END_FINISHED)
-        release_memory(acquire);
+        lh_acquire_call_destroy(acquire);
     else
         give_back(acquire);
 }
@@ -426,7 +274,7 @@ bool lh_acquire_check_rights(struct lh_service *service, int max)
         acquire->rights_round = service->rights_round;
         lh_list_remove(&acquire->in_order);
         lh_list_append(&service->acquires, &acquire->in_order);
-        const char *forbidden = call == NULL ? NULL : lh_acquire_forbidden(&acquire->who, &acquire->acquire);
+        const char *forbidden = call == NULL ? NULL : lh_permit_forbidden(&acquire->who, &acquire->acquire);
         bool is_moved = lh_acquire_coordinator(service, &acquire->acquire) != acquire->coordinator;
         if (call == NULL || (forbidden == NULL && !is_moved))
             continue;
