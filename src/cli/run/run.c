@@ -22,13 +22,10 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "cli/error.h"
 #include "cli/run/run_internal.h"
 #include "cli/run/supervisor_internal.h"
 #include "cli/server.h"
-
-#define KILL_AFTER_US (5 * LH_US_PER_S)
 
 /* --- before and after --- */
 
@@ -254,101 +251,7 @@ static enum lh_exit hold_again_and_again(struct lh_run *run)
     }
 }
 
-/* --- the arguments --- */
-
-/* Where a word is missing or one too many before "--", the next would be executed, or one not be. */
-static enum lh_status check_words(const struct lh_args *args, struct lh_error *error)
-{
-    static const char usage[] = "usage: leasehold run NAMESPACE KEY -- COMMAND";
-
-    if (lh_args_has(args, "schedule") && args->plain_count > 2)
-        return lh_error_set(error, LH_INVALID_ARGUMENT,
-                            "unexpected argument: %s; usage: leasehold run --schedule NAME -- COMMAND", args->words[2]);
-    if (args->plain_count < 2)
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "missing %s before --; %s",
-                            args->plain_count == 0 ? "NAMESPACE and KEY" : "KEY", usage);
-    if (args->plain_count > 2)
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "unexpected argument: %s; COMMAND stands after --; %s",
-                            args->words[2], usage);
-    if (lh_args_has(args, "command") && args->word_count > 2)
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "--command and COMMAND cannot be combined");
-    if (!lh_args_has(args, "command") && args->word_count == 2)
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "missing command; %s", usage);
-    return LH_OK;
-}
-
-static enum lh_status check_combination(const struct lh_args *args, struct lh_error *error)
-{
-    /* Of which a tick has its own: it is exclusive, and the schedule says when it is due. */
-    static const char *const others[] = {"nonblock", "wait",      "shared",     "also",
-                                         "at-least", "preferred", "when-asked", "terraform"};
-    const char *number = lh_cli_given_number(args);
-
-    if (lh_args_has(args, "nonblock") && lh_args_has(args, "wait"))
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "--nonblock and --wait cannot be combined");
-    if (lh_args_has(args, "exclusive") && lh_args_has(args, "shared"))
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "--exclusive and --shared cannot be combined");
-    if (lh_args_has(args, "terraform") && lh_args_has(args, "shared"))
-        return lh_error_set(error, LH_INVALID_ARGUMENT,
-                            "--terraform and --shared cannot be combined: a state has one writer");
-    if (lh_args_has(args, "terraform") && lh_args_has(args, "also"))
-        return lh_error_set(error, LH_INVALID_ARGUMENT,
-                            "--terraform and --also cannot be combined: a state has one lease");
-    if (lh_args_has(args, "also") && lh_args_has(args, "wait") && strcmp(lh_args_value(args, "wait"), "alive") == 0)
-        return lh_error_set(error, LH_INVALID_ARGUMENT,
-                            "--also and --wait alive cannot be combined; use a duration, or forever");
-    if (lh_args_has(args, "also") && number != NULL)
-        return lh_error_set(error, LH_INVALID_ARGUMENT,
-                            "--also and --%s cannot be combined: who waits for several leases has none", number);
-    if (lh_args_has(args, "also") && lh_args_has(args, "preferred"))
-        return lh_error_set(error, LH_INVALID_ARGUMENT,
-                            "--also and --preferred cannot be combined: who waits for several leases asks nobody");
-    if (lh_args_has(args, "when-asked") && lh_args_has(args, "preferred"))
-        return lh_error_set(error, LH_INVALID_ARGUMENT,
-                            "--when-asked and --preferred cannot be combined: a preferred holder refuses");
-    if (lh_args_has(args, "preferred") && !lh_args_has(args, "wait") &&
-        (lh_args_has(args, "nonblock") || !lh_args_has(args, "repeat")))
-        return lh_error_set(error, LH_INVALID_ARGUMENT,
-                            "--preferred is for a run that waits for the lease; use --wait or --repeat");
-    if (lh_args_has(args, "schedule") && number != NULL)
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "--schedule and --%s cannot be combined", number);
-    for (size_t i = 0; lh_args_has(args, "schedule") && i < sizeof(others) / sizeof(others[0]); i++)
-        if (lh_args_has(args, others[i]))
-            return lh_error_set(error, LH_INVALID_ARGUMENT, "--schedule and --%s cannot be combined", others[i]);
-    if (lh_args_has(args, "state") && !lh_args_has(args, "terraform"))
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "--state is for --terraform");
-    return LH_OK;
-}
-
-static enum lh_status take_arguments(struct lh_run *run, struct lh_error *error)
-{
-    const struct lh_args *args = &run->cli->args;
-    const char *kill_after = lh_args_value(args, "kill-after");
-    const char *code = lh_args_value(args, "conflict-exit-code");
-    int64_t kill_after_us = KILL_AFTER_US, number = -1;
-
-    if (check_words(args, error) != LH_OK || check_combination(args, error) != LH_OK ||
-        lh_cli_acquire_take(&run->asked, args, error) != LH_OK ||
-        lh_run_scopes_take(&run->scopes, args, error) != LH_OK ||
-        lh_run_status_take(&run->status_file, args, error) != LH_OK ||
-        lh_run_when_asked_take(&run->when_asked, args, error) != LH_OK ||
-        (kill_after != NULL && lh_check_duration("kill-after", kill_after, 0, &kill_after_us, error) != LH_OK) ||
-        (code != NULL && lh_check_number("conflict-exit-code", code, 0, 255, &number, error) != LH_OK))
-        return LH_INVALID_ARGUMENT;
-    if (lh_args_value(args, "owner") == NULL) {
-        size_t size = strlen(run->asked.owner);
-        snprintf(run->asked.owner + size, sizeof(run->asked.owner) - size, "/%d", (int)getpid());
-    }
-    run->own_status = (int)number;
-    run->runs_ticks = lh_args_has(args, "schedule");
-    run->repeats = lh_args_has(args, "repeat") || run->runs_ticks;
-    if (run->repeats && !run->runs_ticks && run->asked.options.wait_us == 0 && !run->asked.options.wait_while_alive &&
-        !lh_args_has(args, "nonblock"))
-        run->asked.options.wait_us = LH_FOREVER;
-    run->asked.options.ask_hand_over = lh_args_has(args, "preferred");
-    run->schedule = lh_run_schedule_of(run->asked.duration_us, kill_after_us);
-    return LH_OK;
-}
+/* --- the plan --- */
 
 static void give_back(struct lh_run *run, struct lh_caller *caller, Leasehold__V1__Scope *scope)
 {
@@ -428,7 +331,7 @@ static enum lh_exit run_with(struct lh_cli *cli, struct lh_run_values *values)
     struct lh_error error = {0};
     enum lh_exit status;
 
-    if (take_arguments(&run, &error) != LH_OK) {
+    if (lh_run_arguments_take(&run, &error) != LH_OK) {
         status = lh_error_value(cli, &error);
     } else if (!lh_run_can_see_descendants()) {
         status = lh_error_print("/proc is not mounted: a command could not be ended with all that it started");
@@ -465,61 +368,6 @@ static enum lh_exit run(struct lh_cli *cli)
     free(words);
     return status;
 }
-
-static const struct lh_option options[] = {
-    {"duration", 'd', "DURATION",
-     "How long the lease outlives leasehold run; it is renewed at a third of that. Default: 30s."},
-    {"wait", 'w', "DURATION", "Queue for that long; forever: until granted; alive: while the holder is alive."},
-    {"nonblock", 'n', NULL, "Do not queue (the default, except with --repeat)."},
-    {"command", 'c', "COMMAND", "Run this by /bin/sh -c, instead of COMMAND after --."},
-    {"conflict-exit-code", 'E', "CODE",
-     "Exit with CODE instead of 3 and 4, to tell them from the command's own status."},
-    {"quiet", 'q', NULL, "Do not say that the lease is held. All other errors are printed."},
-    {"exclusive", 'x', NULL, "An exclusive lease (the default)."},
-    {"shared", 's', "[=UNITS]",
-     "A shared lease, beside other shared ones: so many units of the policy's capacity, 1 to 1000000. Default: 1."},
-    {"also", 0, "NS:KEY",
-     "Acquire this key of this namespace too, in the same step: all or none. Up to 99 times. It has the mode of the "
-     "first, "
-     "its units, and its minimum hold."},
-    {"repeat", 0, NULL,
-     "When the command has ended or the lease was lost, acquire it and run the command again, with a new token; "
-     "without "
-     "--wait it waits forever. Ends by TERM, INT, HUP or QUIT, when the caller is denied, or with a command's status "
-     "of "
-     "126 or 127."},
-    {"schedule", 0, "NAME",
-     "Instead of NAMESPACE and KEY: wait for the next tick of this schedule, run the command under its lease, and "
-     "again. "
-     "Ends as with --repeat."},
-    {"terraform", 0, NULL,
-     "Serve Terraform's and OpenTofu's http backend to the command, on loopback, by TF_HTTP_*: the lease is the lock."},
-    {"state", 0, "DIRECTORY", "With --terraform: keep the state there too, as terraform.tfstate."},
-    {"kill-after", 'k', "DURATION",
-     "How long before the deadline a command whose lease cannot be renewed gets TERM, before it is killed. Default: "
-     "5s; "
-     "at most a third of the duration."},
-    {"keep-detached", 0, NULL,
-     "When the command ends, leave processes that have a session of their own, as a daemon has. They go on without the "
-     "lease."},
-    {"at-least", 0, "DURATION",
-     "Nobody else gets the lease until so long after the grant, even if the command ends before. At most 1d. Default: "
-     "at_least of the policy."},
-    LH_CLI_ACQUIRE_NUMBERS,
-    {"preferred", 0, NULL,
-     "Ask each holder that this run waits behind to hand the lease over, and refuse to hand it over while this run "
-     "holds it."},
-    {"when-asked", 0, "ANSWER",
-     "When somebody asks for the lease: a signal, such as USR1, is sent to the command; stop ends the command and "
-     "releases the lease; refuse refuses; anything else is run by /bin/sh -c, and its status decides: 0 as stop, "
-     "another as refuse. Without this option the request stays unanswered."},
-    {"owner", 0, "TEXT", "A name of the holder, for people. Default: user@host/pid."},
-    {"label", 'l', "NAME=VALUE", "Stored with the lease; up to 16 times."},
-    {"status-fd", 0, "FD",
-     "Write a line of JSON to this open descriptor when the lease is waited for, granted, refused, asked for or lost, "
-     "for a program that starts leasehold run: event, message, and token, status, by or reason."},
-    {0},
-};
 
 const struct lh_command lh_command_run = {
     .name = "run",
@@ -583,7 +431,7 @@ const struct lh_command lh_command_run = {
                    "--terraform is for a configuration with an empty backend \"http\" {} block. A run\n"
                    "that is killed leaves no lock that somebody must break: its lease ends by its\n"
                    "deadline. A state in --state is written only while the lease is held.\n",
-    .options = options,
+    .options = lh_run_options,
     .examples = "  leasehold run cron nightly -q -E 0 --at-least 50s -- /usr/local/bin/report\n"
                 "  leasehold run deploy production --wait 10m -- make deploy\n"
                 "  leasehold run gpus host-7 --shared --wait 1h -- \\\n"

@@ -265,6 +265,10 @@ struct lh_run {
     int status;         /* the command's wait status */
 };
 
+/* Takes the arguments; cli and values are set before. LH_INVALID_ARGUMENT: `error` says what is wrong. */
+enum lh_status lh_run_arguments_take(struct lh_run *run, struct lh_error *error);
+extern const struct lh_option lh_run_options[];
+
 /*
  * --schedule: waits for a tick of the schedule, whose name stands where the namespace does, and claims it for the lease key
  * of this round, which lh_run_lease_ask then finds held. DONE: the tick is in `values`. Any other: an error was printed, or
