@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "cli/error.h"
 #include "cli/run/run_internal.h"
 #include "cli/run/supervisor_internal.h"
