@@ -1,7 +1,7 @@
 /* Policies: of a request to the server, and in the words of the command line. */
 #include <string.h>
 
-#include "cli/admin/policy_fields.h"
+#include "cli/admin/admin_internal.h"
 #include "fuzz.h"
 #include "service/call_internal.h"
 #include "json/policy_setting.h"

@@ -6,7 +6,7 @@
 #include "base/bounds.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "cli/admin/policy_fields.h"
+#include "cli/admin/admin_internal.h"
 #include "cli/arguments.h"
 
 /* `count` times `text`, in a buffer that the next call overwrites. */

@@ -19,7 +19,7 @@
 #include "base/bounds.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "cli/admin/schedule_internal.h"
+#include "cli/admin/admin_internal.h"
 #include "cli/arguments.h"
 #include "cli/error.h"
 #include "cli/print.h"

@@ -1,4 +1,4 @@
-#include "cli/admin/policy_fields.h"
+#include "cli/admin/admin_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

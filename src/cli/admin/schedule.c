@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "cli/admin/schedule_internal.h"
+#include "cli/admin/admin_internal.h"
 #include "cli/arguments.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"

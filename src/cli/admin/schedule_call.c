@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/admin/schedule_internal.h"
+#include "cli/admin/admin_internal.h"
 #include "cli/arguments.h"
 #include "cli/database.h"
 #include "cli/error.h"

@@ -1,5 +1,5 @@
 /* Setting a schedule: the options of schedule add, and its call. */
-#include "cli/admin/schedule_internal.h"
+#include "cli/admin/admin_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
