@@ -6,7 +6,9 @@
 
 #include "cli/arguments.h"
 #include "cli/error.h"
+#include "cli/server.h"
 #include "pg/values.h"
+#include "json/print.h"
 #include "json/row_message.h"
 
 static void on_notice(void *arg, const char *line)
@@ -90,6 +92,29 @@ enum lh_exit lh_database_rows(const struct lh_cli *cli, enum lh_database_use use
         *rows = lh_pg_rows(result, 0, arena);
     PQclear(result);
     return status;
+}
+
+const void *lh_admin_list(const struct lh_cli *cli, const char *method, ProtobufCMessage *request, const char *sql,
+                          struct lh_arena *arena, struct lh_reply *reply, enum lh_exit *status)
+{
+    const ProtobufCServiceDescriptor *service = &leasehold__v1__admin_service__descriptor;
+    const ProtobufCMessage *answer;
+    struct lh_rows rows = {0};
+
+    if (cli->uses_database) {
+        *status = lh_database_rows(cli, LH_DATABASE_READ, sql, NULL, 0, arena, &rows);
+        answer =
+            lh_rows_message(protobuf_c_service_descriptor_get_method_by_name(service, method)->output, &rows, arena);
+    } else {
+        *status = lh_server_list(cli, service, method, request, 0, reply);
+        answer = reply->message;
+    }
+    if (*status != LH_EXIT_DONE)
+        return NULL;
+    if (cli->output != LH_OUTPUT_JSON)
+        return answer;
+    lh_json_print(stdout, answer);
+    return NULL;
 }
 
 const char lh_lease_columns[] =

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/rows.h"
 #include "cli/cli.h"
+#include "client/reply.h"
 #include "embed/query.h"
 #include "embed/session.h"
 #include "leasehold/v1/leasehold.pb-c.h"
@@ -33,6 +34,14 @@ PGresult *lh_database_ask(const struct lh_cli *cli, enum lh_database_use use, co
 enum lh_exit lh_database_rows(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
                               const char *const *values, size_t value_count, struct lh_arena *arena,
                               struct lh_rows *rows);
+
+/*
+ * Lists all that AdminService's `method` does: from the server, or with --database by `sql`, whose rows become the answer. Prints
+ * it if the output is JSON. Returns the answer that is still to be printed, which lives until `reply` and the arena are
+ * finished, or NULL; `status` is the exit status.
+ */
+const void *lh_admin_list(const struct lh_cli *cli, const char *method, ProtobufCMessage *request, const char *sql,
+                          struct lh_arena *arena, struct lh_reply *reply, enum lh_exit *status);
 
 /* The columns of lh_lease_from_row, for a row of leasehold.lease called l. */
 extern const char lh_lease_columns[];

@@ -71,17 +71,6 @@ static char *rights_text(const Leasehold__V1__Right *rights, size_t count)
     " (extract(epoch from r.created_at) * 1000000)::bigint as created_at_us"                                           \
     "  from leasehold.access_rule r"
 
-static enum lh_exit database_list(const struct lh_cli *cli, struct lh_arena *arena,
-                                  Leasehold__V1__ListAccessResponse **response)
-{
-    struct lh_rows rows = {0};
-    enum lh_exit status =
-        lh_database_rows(cli, LH_DATABASE_READ, RULES " order by r.principal, r.namespace", NULL, 0, arena, &rows);
-
-    *response = lh_rows_message(&leasehold__v1__list_access_response__descriptor, &rows, arena);
-    return status;
-}
-
 static enum lh_exit database_change(const struct lh_cli *cli, bool is_grant, const char *principal, const char *ns,
                                     const char *rights, struct lh_arena *arena, Leasehold__V1__AccessRule **rule)
 {
@@ -152,24 +141,16 @@ static void print_rules(const Leasehold__V1__ListAccessResponse *response)
 static enum lh_exit list(struct access_command *command)
 {
     Leasehold__V1__ListAccessRequest request = LEASEHOLD__V1__LIST_ACCESS_REQUEST__INIT;
-    Leasehold__V1__ListAccessResponse *made;
     const Leasehold__V1__ListAccessResponse *response;
     struct lh_reply reply = {0};
     enum lh_exit status;
 
     request.page_size = PAGE_SIZE;
-    if (command->cli->uses_database) {
-        status = database_list(command->cli, &command->arena, &made);
-        response = made;
-    } else {
-        status = lh_server_list(command->cli, SERVICE, "ListAccess", &request.base, 0, &reply);
-        response = (const Leasehold__V1__ListAccessResponse *)reply.message;
-    }
-    if (status == LH_EXIT_DONE && command->cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (status == LH_EXIT_DONE && response->n_rules > 0)
+    response = lh_admin_list(command->cli, "ListAccess", &request.base, RULES " order by r.principal, r.namespace",
+                             &command->arena, &reply, &status);
+    if (response != NULL && response->n_rules > 0)
         print_rules(response);
-    else if (status == LH_EXIT_DONE)
+    else if (response != NULL)
         fprintf(stderr, "no rules\n");
     lh_reply_finish(&reply);
     return status;

@@ -51,17 +51,6 @@ static enum lh_exit database_get(const struct lh_cli *cli, const char *ns, struc
     return ask_database(cli, LH_DATABASE_READ, COLUMNS "policy_get($1) p", &ns, 1, arena, response);
 }
 
-static enum lh_exit database_list(const struct lh_cli *cli, struct lh_arena *arena,
-                                  Leasehold__V1__ListPoliciesResponse **response)
-{
-    static const char sql[] = "select p.* from leasehold_internal.policy_list(2147483647, null) p";
-    struct lh_rows rows = {0};
-    enum lh_exit status = lh_database_rows(cli, LH_DATABASE_READ, sql, NULL, 0, arena, &rows);
-
-    *response = lh_rows_message(&leasehold__v1__list_policies_response__descriptor, &rows, arena);
-    return status;
-}
-
 static enum lh_exit database_set(const struct lh_cli *cli, const char *ns, const Leasehold__V1__Policy *policy,
                                  const Google__Protobuf__FieldMask *mask, struct lh_arena *arena,
                                  Leasehold__V1__SetPolicyResponse *response)
@@ -201,22 +190,15 @@ static enum lh_exit show(struct policy_command *command)
 static enum lh_exit list(struct policy_command *command)
 {
     Leasehold__V1__ListPoliciesRequest request = LEASEHOLD__V1__LIST_POLICIES_REQUEST__INIT;
-    Leasehold__V1__ListPoliciesResponse *made;
     const Leasehold__V1__ListPoliciesResponse *response;
     struct lh_reply reply = {0};
     enum lh_exit status;
 
     request.page_size = PAGE_SIZE;
-    if (command->cli->uses_database) {
-        status = database_list(command->cli, &command->arena, &made);
-        response = made;
-    } else {
-        status = lh_server_list(command->cli, SERVICE, "ListPolicies", &request.base, 0, &reply);
-        response = (const Leasehold__V1__ListPoliciesResponse *)reply.message;
-    }
-    if (status == LH_EXIT_DONE && command->cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (status == LH_EXIT_DONE)
+    response = lh_admin_list(command->cli, "ListPolicies", &request.base,
+                             "select p.* from leasehold_internal.policy_list(2147483647, null) p", &command->arena,
+                             &reply, &status);
+    if (response != NULL)
         print_policies(response);
     lh_reply_finish(&reply);
     return status;

@@ -47,22 +47,6 @@ static enum lh_exit database_revoke(const struct lh_cli *cli, const char *name_o
     return status;
 }
 
-static enum lh_exit database_list(const struct lh_cli *cli, struct lh_arena *arena,
-                                  Leasehold__V1__ListTokensResponse **response)
-{
-    static const char sql[] = "select t.id, t.name, t.created_by,"
-                              " (extract(epoch from t.created_at) * 1000000)::bigint as created_at_us,"
-                              " (extract(epoch from t.expires_at) * 1000000)::bigint as expires_at_us,"
-                              " (extract(epoch from t.last_used_at) * 1000000)::bigint as last_used_at_us"
-                              "  from leasehold.access_token t"
-                              " order by t.name, t.id collate \"C\"";
-    struct lh_rows rows = {0};
-    enum lh_exit status = lh_database_rows(cli, LH_DATABASE_READ, sql, NULL, 0, arena, &rows);
-
-    *response = lh_rows_message(&leasehold__v1__list_tokens_response__descriptor, &rows, arena);
-    return status;
-}
-
 /* --- the command --- */
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
@@ -140,23 +124,22 @@ static void print_tokens(const Leasehold__V1__ListTokensResponse *response)
 
 static enum lh_exit list(struct lh_cli *cli, struct lh_arena *arena)
 {
+    static const char sql[] = "select t.id, t.name, t.created_by,"
+                              " (extract(epoch from t.created_at) * 1000000)::bigint as created_at_us,"
+                              " (extract(epoch from t.expires_at) * 1000000)::bigint as expires_at_us,"
+                              " (extract(epoch from t.last_used_at) * 1000000)::bigint as last_used_at_us"
+                              "  from leasehold.access_token t"
+                              " order by t.name, t.id collate \"C\"";
     Leasehold__V1__ListTokensRequest request = LEASEHOLD__V1__LIST_TOKENS_REQUEST__INIT;
-    Leasehold__V1__ListTokensResponse *response;
+    const Leasehold__V1__ListTokensResponse *response;
     struct lh_reply reply = {0};
     enum lh_exit status;
 
     request.page_size = PAGE_SIZE;
-    if (cli->uses_database) {
-        status = database_list(cli, arena, &response);
-    } else {
-        status = lh_server_list(cli, SERVICE, "ListTokens", &request.base, 0, &reply);
-        response = (Leasehold__V1__ListTokensResponse *)reply.message;
-    }
-    if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (status == LH_EXIT_DONE && response->n_tokens > 0)
+    response = lh_admin_list(cli, "ListTokens", &request.base, sql, arena, &reply, &status);
+    if (response != NULL && response->n_tokens > 0)
         print_tokens(response);
-    else if (status == LH_EXIT_DONE)
+    else if (response != NULL)
         fprintf(stderr, "no tokens\n");
     lh_reply_finish(&reply);
     return status;
