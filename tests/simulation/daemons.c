@@ -1,7 +1,6 @@
 /* The daemons, wired up as src/daemon/serving.c does it. One that ends is replaced. */
 #include <stdio.h>
 
-#include "base/address.h"
 #include "rpc/server.h"
 #include "service/service.h"
 #include "simulation.h"
@@ -23,9 +22,17 @@ struct daemon {
 
 static struct daemon daemons[DAEMONS_MAX];
 
-void daemon_address(int number, char *text, size_t bytes)
+/* No client here asks for the descriptions of messages, whose tables were a fifth of a history's time. */
+struct lh_reflection;
+struct lh_reflection *__wrap_lh_reflection_create(void);
+struct lh_reflection *__wrap_lh_reflection_create(void)
 {
-    snprintf(text, bytes, "unix:%s/d%d", sim.directory, number);
+    return NULL;
+}
+
+void __wrap_lh_reflection_destroy(struct lh_reflection *reflection);
+void __wrap_lh_reflection_destroy(struct lh_reflection *reflection)
+{
 }
 
 static void look_at_health(void *arg)
@@ -92,24 +99,13 @@ static void on_idle(void *arg)
     end_if_idle(daemon);
 }
 
-static void listen_at(struct daemon *daemon)
-{
-    struct lh_error error;
-    char text[96];
-    int fd;
-
-    daemon_address(daemon->number, text, sizeof(text));
-    if (lh_bind(&(struct lh_bind){.address = text}, &fd, NULL, &error) != LH_OK ||
-        lh_rpc_server_adopt(daemon->server, fd, &error) != LH_OK)
-        fake_fail("%s", error.message);
-}
-
 void daemon_start(int number)
 {
     struct daemon *daemon = &daemons[number];
     struct lh_coordinator_options coordinator;
     struct lh_service_options service;
     struct lh_rpc_server_options rpc;
+    struct lh_error error;
     const struct lh_rpc_method *methods;
     size_t count;
 
@@ -134,7 +130,8 @@ void daemon_start(int number)
     rpc.on_client_gone = lh_service_on_client_gone;
     methods = lh_service_methods(&count);
     daemon->server = lh_rpc_server_create(daemon->process.loop, &rpc, methods, count, daemon->service);
-    listen_at(daemon);
+    if (lh_rpc_server_adopt(daemon->server, network_listen(number), &error) != LH_OK)
+        fake_fail("%s", error.message);
     lh_timer_init(&daemon->health, daemon->process.loop, look_at_health, daemon);
     lh_timer_arm_at_us(&daemon->health, lh_clock_us() + HEALTH_LOOK_US);
     note("daemon starts", number, daemon->node->index);
@@ -162,7 +159,6 @@ void daemon_stop(int number)
     daemon->node->is_leaving = true;
     lh_service_drain(daemon->service);
     lh_rpc_server_drain(daemon->server, on_final, on_idle, daemon);
-    daemon->process.turns = 2;
 }
 
 void daemon_pause(int number, int64_t until_us)
@@ -173,12 +169,9 @@ void daemon_pause(int number, int64_t until_us)
 
 int64_t daemon_stopped_until_us(const struct fake_node *node)
 {
-    for (int d = 0; d < sim.daemons; d++) {
-        if (daemons[d].node != node)
-            continue;
-        daemons[d].process.turns = 2; /* it is told something */
-        return process_is_stopped(&daemons[d].process) ? daemons[d].process.stopped_until_us : 0;
-    }
+    for (int d = 0; d < sim.daemons; d++)
+        if (daemons[d].node == node)
+            return daemons[d].process.stopped_until_us;
     return 0;
 }
 

@@ -6,25 +6,19 @@
  * once. At the end, when nothing breaks any more: every worker that waits gets its turn, and no lease and no place is left.
  */
 #include <check.h>
-#include <dirent.h>
 #include <event2/event.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/syscall.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
+#include <sys/types.h>
 
 #include "../unit/fake_scope.h"
 #include "../unit/run_tests.h"
 #include "base/log.h"
 #include "simulation.h"
 
-#define PROCESSES_MAX (DAEMONS_MAX + WORKERS_MAX + 1)
-#define TIMERS_MAX 64
+#define PROCESSES_MAX (DAEMONS_MAX + WORKERS_MAX)
 #define TROUBLE_US (20 * LH_US_PER_S)
 #define CALM_US (120 * LH_US_PER_S)
 #define EXPIRED_US (20 * LH_US_PER_S) /* the longest wait for what a dead holder has left */
@@ -32,15 +26,7 @@
 struct simulation sim;
 
 static struct process *processes[PROCESSES_MAX];
-static struct process *turned; /* the one that runs now */
-static int ready_fd;           /* tells which loops have something to read */
 static bool is_printed;
-static struct {
-    struct process *process;
-    int fd;
-    int64_t at_us;
-} timers[TIMERS_MAX];
-static int timer_count;
 
 void fake_fail(const char *format, ...)
 {
@@ -88,36 +74,12 @@ int __lsan_is_turned_off(void)
     return 1;
 }
 
-/* --- the clock: everybody's is the world's, and timers are kept here --- */
+/* --- the clock: everybody's is the world's --- */
 
 int64_t __wrap_lh_clock_us(void);
 int64_t __wrap_lh_clock_us(void)
 {
     return sim.world.now_us;
-}
-
-/* It goes off by a write. */
-int __wrap_timerfd_create(int clock, int flags);
-int __wrap_timerfd_create(int clock, int flags)
-{
-    return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-}
-
-int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *before);
-int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *before)
-{
-    int i = 0;
-
-    while (i < timer_count && timers[i].fd != fd)
-        i++;
-    if (i == TIMERS_MAX || turned == NULL)
-        fake_fail("a timer that belongs to nobody");
-    if (i == timer_count)
-        timer_count++;
-    timers[i].process = turned;
-    timers[i].fd = fd;
-    timers[i].at_us = at->it_value.tv_sec * LH_US_PER_S + at->it_value.tv_nsec / 1000;
-    return 0;
 }
 
 /* Different each time, as lease keys have to be, and the same in each run. */
@@ -130,67 +92,27 @@ ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags)
     return (ssize_t)size;
 }
 
-static void fire_timers(void)
-{
-    for (int i = timer_count; i-- > 0;) {
-        if (timers[i].at_us > sim.world.now_us || process_is_stopped(timers[i].process))
-            continue;
-        eventfd_write(timers[i].fd, 1);
-        timers[i].process->turns = 2;
-        timers[i] = timers[--timer_count];
-    }
-}
-
-static int64_t next_timer_us(void)
-{
-    int64_t next_us = LH_NEVER;
-
-    for (int i = 0; i < timer_count; i++) {
-        const struct process *process = timers[i].process;
-        int64_t at_us = process_is_stopped(process) && process->stopped_until_us > timers[i].at_us
-                            ? process->stopped_until_us
-                            : timers[i].at_us;
-        if (at_us < next_us)
-            next_us = at_us;
-    }
-    for (int i = 0; i < PROCESSES_MAX; i++)
-        if (processes[i] != NULL && process_is_stopped(processes[i]) && processes[i]->stopped_until_us < next_us)
-            next_us = processes[i]->stopped_until_us;
-    return next_us;
-}
-
 /* --- processes --- */
 
 void process_start(struct process *process)
 {
-    int i = 0, lowest = dup(STDERR_FILENO);
+    int i = 0;
 
-    *process = (struct process){.turns = 2};
-    /* libevent tells nobody its descriptor: the second that a loop opens, after its timer's. */
-    process->epoll_fd = dup(STDERR_FILENO);
-    close(lowest);
-    close(process->epoll_fd);
+    *process = (struct process){0};
+    sim.starting = process;
     process->loop = lh_loop_create();
-    if (process->loop->clock_watch.fd != lowest)
-        fake_fail("a loop opens something else first");
     while (processes[i] != NULL)
         i++;
     processes[i] = process;
-    if (epoll_ctl(ready_fd, EPOLL_CTL_ADD, process->epoll_fd, &(struct epoll_event){EPOLLIN, {.ptr = process}}) != 0)
-        fake_fail("a loop cannot be looked at");
 }
 
 void process_end(struct process *process)
 {
-    for (int i = timer_count; i-- > 0;)
-        if (timers[i].process == process)
-            timers[i] = timers[--timer_count];
     for (int i = 0; i < PROCESSES_MAX; i++)
         if (processes[i] == process)
             processes[i] = NULL;
     lh_loop_destroy(process->loop);
-    process->loop = NULL;
-    process->stopped_until_us = 0;
+    *process = (struct process){0};
 }
 
 bool process_is_stopped(const struct process *process)
@@ -198,38 +120,25 @@ bool process_is_stopped(const struct process *process)
     return process->stopped_until_us > sim.world.now_us;
 }
 
+static void on_continued(struct fake_world *world, void *arg, uint64_t n)
+{
+}
+
 void process_stop_until(struct process *process, int64_t until_us)
 {
     process->stopped_until_us = until_us;
+    fake_at(&sim.world, until_us, on_continued, NULL, 0);
     sim.seen.stops++;
 }
 
-/* Asks for nothing where there is nothing: most of a history's time would go there. */
-int epoll_wait(int fd, struct epoll_event *events, int count, int timeout_ms)
+/* Something to read, to run, or a timer to set. */
+static bool has_work(const struct process *process)
 {
-    if (turned != NULL && !turned->is_ready)
-        return 0;
-    return (int)syscall(SYS_epoll_pwait, fd, events, count, timeout_ms, NULL, 0);
-}
+    struct lh_loop *loop = process->loop;
 
-static void look_who_is_ready(void)
-{
-    struct epoll_event ready[PROCESSES_MAX];
-    int count = epoll_wait(ready_fd, ready, PROCESSES_MAX, 0);
-
-    for (int i = 0; i < PROCESSES_MAX; i++)
-        if (processes[i] != NULL)
-            processes[i]->is_ready = false;
-    for (int i = 0; i < count; i++)
-        ((struct process *)ready[i].data.ptr)->is_ready = true;
-}
-
-static bool has_work(struct process *process)
-{
-    if (process->is_ready || !lh_list_is_empty(&process->loop->deferred) ||
-        event_base_get_num_events(process->loop->base, EVENT_BASE_COUNT_ACTIVE) > 0)
-        process->turns = 2;
-    return process->turns > 0;
+    return process->is_ready || !lh_list_is_empty(&loop->deferred) || loop->is_behind ||
+           lh_heap_next_us(&loop->timers) < loop->clock_at_us ||
+           event_base_get_num_events(loop->base, EVENT_BASE_COUNT_ACTIVE) > 0;
 }
 
 /* One turn of each that has something to do. Returns false if none had. */
@@ -237,15 +146,11 @@ static bool turn_all(void)
 {
     bool is_any = false;
 
-    look_who_is_ready();
     for (int i = 0; i < PROCESSES_MAX; i++) {
         struct process *process = processes[i];
         if (process == NULL || process_is_stopped(process) || !has_work(process))
             continue;
-        process->turns--;
-        turned = process;
         lh_loop_run_once(process->loop, 0);
-        turned = NULL;
         is_any = true;
     }
     return is_any;
@@ -253,18 +158,11 @@ static bool turn_all(void)
 
 void run_until_us(int64_t until_us)
 {
-    for (;;) {
-        int64_t next_us;
-        fire_timers();
+    do {
         while (turn_all())
             workers_check();
-        next_us = next_timer_us();
-        if (next_us > until_us)
-            next_us = until_us;
         sim.seen.steps++;
-        if (!fake_step(&sim.world, next_us) && next_us == until_us)
-            return;
-    }
+    } while (fake_step(&sim.world, until_us));
 }
 
 /* --- fate --- */
@@ -352,9 +250,6 @@ static void begin(uint64_t seed)
 {
     memset(&sim, 0, sizeof(sim));
     sim.seed = seed;
-    snprintf(sim.directory, sizeof(sim.directory), "/tmp/lhsim-XXXXXX");
-    if (mkdtemp(sim.directory) == NULL)
-        fake_fail("%s cannot be made", sim.directory);
     fake_world_init(&sim.world, seed);
     sim.world.held_until_us = held_until_us;
     sim.world.min_delay_us = 50;
@@ -365,9 +260,7 @@ static void begin(uint64_t seed)
     sim.daemons = 1 + below(DAEMONS_MAX);
     sim.workers = 1 + below(WORKERS_MAX);
     sim.is_gentle = seed % 3 == 0;
-    if (ready_fd == 0)
-        ready_fd = epoll_create1(EPOLL_CLOEXEC);
-    network_start();
+    sim.window = chance(25) ? (size_t)(100 + below(1000)) : 65536;
     for (int d = 0; d < sim.daemons; d++)
         daemon_start(d);
     for (int w = 0; w < sim.workers; w++)
@@ -426,10 +319,9 @@ static void play(uint64_t seed)
     run_until_us(sim.world.now_us + EXPIRED_US);
     check_that_nothing_is_left();
     workers_end();
-    network_end();
     daemons_end();
+    network_end();
     fake_world_finish(&sim.world);
-    rmdir(sim.directory);
 }
 
 static void print(uint64_t seed)

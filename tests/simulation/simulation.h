@@ -1,7 +1,7 @@
 /*
  * The whole system in one process, on one clock that nobody waits for: daemons (service, RPC server and coordinator as they
- * are), clients (libleasehold as it is) and a network between them, on the database of tests/unit/fake_store.h. Each daemon,
- * each client and the network is a process of its own here: a loop that is turned only while it is not stopped.
+ * are), clients (libleasehold as it is) and a network between them, on the database of tests/unit/fake_store.h. Each daemon
+ * and each client is a process of its own here: a loop that is turned only while it is not stopped, and has something to do.
  *
  * A seed is a history: what workers want, how long messages take, which connections break, who is stopped, killed and
  * replaced. The same seed gives the same history.
@@ -22,16 +22,15 @@
 
 struct process {
     struct lh_loop *loop; /* NULL: it does not run */
-    int epoll_fd;
-    bool is_ready; /* has something to read */
-    int turns;     /* that it still gets, though nothing is on its way to it */
+    bool is_ready;        /* has something to read or to write */
     int64_t stopped_until_us;
 };
 
 struct simulation {
     struct fake_world world; /* its clock is everybody's */
     uint64_t seed;
-    char directory[64]; /* of the sockets */
+    struct process *starting;
+    size_t window; /* of each direction of a connection: so many bytes are on their way, or not read */
     int daemons;
     int workers;
     bool is_gentle; /* nobody is killed and the database stays, so that no lease is left to expire */
@@ -58,8 +57,8 @@ bool process_is_stopped(const struct process *process);
 void run_until_us(int64_t until_us);
 
 /* The network: network.c. Client `worker` reaches daemon `number` at its own address, which breaks for it alone. */
-void network_start(void);
-void network_end(void);
+int network_listen(int number);
+void network_end(void); /* everybody has closed everything */
 void network_address(int worker, int number, char *text, size_t bytes);
 void network_cut(int worker, int number); /* what is on its way is lost */
 #define WAYS_BOTH 3u
@@ -68,7 +67,6 @@ void network_stall(int worker, int number, unsigned ways, int64_t until_us);
 void network_calm(void);
 
 /* Daemons: daemons.c. */
-void daemon_address(int number, char *text, size_t bytes);
 void daemon_start(int number);
 void daemon_kill(int number);
 void daemon_stop(int number); /* as on SIGTERM; another starts when it has gone */

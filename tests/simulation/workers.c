@@ -344,6 +344,7 @@ void worker_start(int number)
         network_address(number, (number + d) % sim.daemons, endpoints + used, sizeof(endpoints) - used);
     }
     options.endpoints = endpoints;
+    options.owner = "worker"; /* a process's number would be other bytes each time */
     options.event_base = worker->process.loop->base;
     worker->client = lh_client_create(&options, &error);
     if (worker->client == NULL)
