@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 from typing import Any, Sequence
 
@@ -40,6 +41,10 @@ STATES: tuple[tuple[str, type[LeaseholdError], str], ...] = (
     ("", Denied, ""),  # what would fail again; the reason is the SQLSTATE
 )
 
+# libpq tells no SQLSTATE of a connection that was refused, and psycopg cannot make it tell. In another language than English it is asked again.
+REFUSED = {"28P01": "authentication failed", "28000": 'no pg_hba.conf entry|role ".*" does not exist', "3D000": 'database ".*" does not exist'}
+STARTING = "the database system is "  # starting up, shutting down, not yet accepting connections, in recovery mode (57P03)
+
 
 class Session:
     def __init__(self, conninfo: str, runtime: Runtime) -> None:
@@ -66,7 +71,7 @@ class Session:
         while state != pq.PollingStatus.OK:
             if self.conn.status == pq.ConnStatus.BAD or state == pq.PollingStatus.FAILED:
                 words = self.conn.error_message.decode("utf-8", "replace").strip()
-                raise Denied(words, "UNAUTHENTICATED") if "authentication failed" in words else Unavailable(words, "DATABASE_UNAVAILABLE")
+                raise refusal(words)
             await self._ready(state == pq.PollingStatus.WRITING, until)
             state = self.conn.connect_poll()
         self.conn.nonblocking = 1
@@ -138,6 +143,13 @@ class Session:
         if self.conn is not None:
             self.conn.finish()
             self.conn = None
+
+
+def refusal(words: str) -> LeaseholdError:
+    """Of a connection. Where several servers were asked, one that starts may take it later; else the last one's words count."""
+    last = words.rsplit("connection to server ", 1)[-1]
+    state = "" if STARTING in words else next((state for state, said in REFUSED.items() if re.search(said, last)), "")
+    return translated(state, words) if state else Unavailable(words, "DATABASE_UNAVAILABLE")
 
 
 def text(value: bytes | None) -> str | None:
