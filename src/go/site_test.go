@@ -64,9 +64,9 @@ type object map[string]any
 // site is one transport, and the scope of one test.
 type site struct {
 	*testing.T
-	on, key                  string
-	target, dsn, application string
-	port                     int
+	on, key     string
+	target, dsn string
+	port        int
 }
 
 func newSite(t *testing.T, on string) *site {
@@ -97,8 +97,10 @@ func leaked() string {
 
 func (s *site) db() *sql.DB { return s.dbAt(s.dsn) }
 
+func (s *site) application() string { return "go-" + s.Name()[len("TestCases/"):] }
+
 func (s *site) dbAt(dsn string) *sql.DB {
-	db, err := sql.Open("pgx", dsn+" application_name=go-"+s.Name()[len("TestCases/"):])
+	db, err := sql.Open("pgx", dsn+" application_name="+s.application())
 	must(s, err)
 	s.Cleanup(func() { db.Close() })
 	return db
