@@ -537,7 +537,7 @@ public final class LeaseClient implements AutoCloseable {
         CompletableFuture<T> answer = new CompletableFuture<>();
         Retrying retrying = new Retrying(this, request, verb);
         // In a thread of its own, which outlives a caller who gives up: JDBC cannot be interrupted.
-        if (isClosed || !execute(() -> acquire(retrying, told, request, names, attempt, result, answer))) {
+        if (isClosed || !execute(telemetry.here(() -> acquire(retrying, told, request, names, attempt, result, answer)))) {
             throw closed();
         }
         try {

@@ -16,6 +16,11 @@ final class Silent implements Telemetry, Telemetry.Acquisition, Telemetry.Hold {
     }
 
     @Override
+    public Runnable here(Runnable work) {
+        return work;
+    }
+
+    @Override
     public Map<String, String> outgoing() {
         return Map.of();
     }

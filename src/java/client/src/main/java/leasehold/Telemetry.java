@@ -9,7 +9,8 @@ import java.util.function.Supplier;
  */
 public interface Telemetry {
     /**
-     * Begins an acquisition, of several names with the first one; in the thread of the caller, but for a tick, which is told of once it is claimed.
+     * Begins an acquisition, of several names with the first one; in the thread of the caller, or in the work of {@link #here}: a tick is told of once it
+     * is claimed.
      *
      * @param namespace of the lease
      * @param key of the lease
@@ -17,6 +18,14 @@ public interface Telemetry {
      * @return what is told of it
      */
     Acquisition acquire(String namespace, String key, Lease.Mode mode);
+
+    /**
+     * Takes the caller's context along to another thread.
+     *
+     * @param work of another thread
+     * @return the work in the context of the thread that calls this
+     */
+    Runnable here(Runnable work);
 
     /**
      * What a call to a daemon takes along, in the thread that makes it. Renewals, which are for many leases, have no caller's context.

@@ -64,6 +64,38 @@ class TelemetryTest {
         assertEquals(0, sent.stream().filter(each -> each.startsWith("Heartbeat 0")).count(), sent.toString());
     }
 
+    @Test
+    void tick_is_below_the_caller_over_sql() throws Exception {
+        tick("sql", LeaseClient.builder(System.getenv("LEASEHOLD_TEST_SQL")));
+    }
+
+    @Test
+    void tick_is_below_the_caller_over_grpc() throws Exception {
+        tick("grpc", LeaseClient.builder(Daemons.at(System.getenv("LEASEHOLD_TEST_DAEMON")).channels(each -> each.intercept(new Noting()))));
+        assertTrue(sent.stream().anyMatch(each -> each.startsWith("ClaimTick 00-")), sent.toString());
+    }
+
+    private void tick(String on, LeaseClient.Builder builder) throws Exception {
+        Span caller = sdk.getTracer("program").spanBuilder("caller").startSpan();
+        Site site = new Site(on, "telemetry");
+        LeaseClient client = builder.telemetry(LeaseholdTelemetry.of(sdk)).build();
+        String name = "telemetry-tick-java";
+        site.sql("select from leasehold.set_schedule('%s', 'every 365 d', starts_at => '2100-01-01Z'); select leasehold.run_schedule_now('%s')", name, name);
+        try (site; client; Scope scope = caller.makeCurrent()) {
+            assertTrue(scope != null);
+            assertThrows(InterruptedException.class, () -> client.ticks(name, request -> request.duration(seconds(300)), tick -> {
+                sdk.getTracer("program").spanBuilder("work").startSpan().end();
+                Thread.currentThread().interrupt(); // the end of the loop
+                return null;
+            }));
+        }
+        caller.end();
+        List<SpanData> all = spans.getFinishedSpanItems().stream().filter(each -> !each.getName().equals("caller")).toList();
+        assertEquals(List.of("leasehold.acquire", "leasehold.hold", "leasehold.release", "work"), all.stream().map(SpanData::getName).sorted().toList());
+        all.forEach(each -> assertEquals(caller.getSpanContext().getTraceId() + " " + caller.getSpanContext().getSpanId(),
+                each.getTraceId() + " " + each.getParentSpanId(), each.getName()));
+    }
+
     /** Notes what calls carry. */
     private final class Noting implements ClientInterceptor {
         @Override
@@ -87,17 +119,17 @@ class TelemetryTest {
         try (site; client; nowhere; Scope scope = caller.makeCurrent()) {
             assertTrue(scope != null);
             CountDownLatch renewed = new CountDownLatch(1);
-            client.lease(NAMESPACE, "plain").duration(seconds(20)).tell(new LeaseListener() {
+            client.lease(NAMESPACE, "plain").duration(seconds(30)).tell(new LeaseListener() {
                 @Override
                 public void renewed(Lease lease) {
                     renewed.countDown();
                 }
             }).call(lease -> {
                 assertThrows(LeaseException.Held.class, () -> client.lease(NAMESPACE, "plain").acquire());
-                assertTrue(renewed.await(1, TimeUnit.MINUTES));
+                assertTrue(renewed.await(3, TimeUnit.MINUTES));
                 return null;
             });
-            Lease forced = client.lease(NAMESPACE, "forced").duration(seconds(6)).acquire();
+            Lease forced = client.lease(NAMESPACE, "forced").duration(seconds(30)).acquire();
             site.sql("select from leasehold.force_release('%s', 'forced', 'a test')", NAMESPACE);
             Site.lost(forced);
             assertThrows(LeaseException.Unavailable.class, () -> nowhere.lease(NAMESPACE, "nowhere").acquire());

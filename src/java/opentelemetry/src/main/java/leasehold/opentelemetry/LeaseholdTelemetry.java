@@ -76,6 +76,11 @@ public final class LeaseholdTelemetry implements Telemetry {
         return new Acquiring(key, names(namespace, mode));
     }
 
+    @Override
+    public Runnable here(Runnable work) {
+        return Context.current().wrap(work);
+    }
+
     /** What the daemon reads: traceparent, and nothing else of the caller's context. */
     @Override
     public Map<String, String> outgoing() {
