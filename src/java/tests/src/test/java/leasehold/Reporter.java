@@ -1,13 +1,17 @@
 package leasehold;
 
 import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.TestWatcher;
 
-/** Prints a line for each test, as tests/clients/run wants it. */
+/** Prints a line for each test, as tests/clients/run wants it. Surefire runs again, in this process, what has failed: then the second try counts. */
 public class Reporter implements TestWatcher {
     /** In the run with older libraries: in the names of tests and scopes, for the runs share a database. */
     static final String LIBRARIES = System.getProperty("leasehold.libraries", "");
+
+    private static final Set<String> FAILED = ConcurrentHashMap.newKeySet();
 
     /** A case of cases.json, on one of its transports. */
     interface Case {
@@ -38,6 +42,8 @@ public class Reporter implements TestWatcher {
         String name = context.getRequiredTestMethod().getName();
         String with = context.getRequiredTestClass().getSimpleName().endsWith("DaemonTest") ? "-grpc" : "";
         Optional<String> on = context.getTestInstance().filter(Case.class::isInstance).map(each -> ((Case) each).on());
-        System.out.println((on.isPresent() ? "case " + name + " on " + on.get() : "test java" + LIBRARIES + "-" + name + with) + " " + outcome);
+        String test = on.isPresent() ? "case " + name + " on " + on.get() : "test java" + LIBRARIES + "-" + name + with;
+        boolean isFirst = outcome.equals("failed") && FAILED.add(test);
+        System.out.println(test + " " + outcome + (isFirst ? " once" : ""));
     }
 }
