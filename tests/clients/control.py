@@ -52,7 +52,9 @@ class Pooler:
         self.dir.chmod(0o755)
         port = free_port()
         config = self.dir / "pgbouncer.ini"
-        config.write_text(f"[databases]\n{database} = user=postgres host={cluster.sockets} port={server_port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+        config.write_text(f"[databases]\n{database} = user=postgres host={cluster.sockets} port={server_port}\n"
+                          # The same, with connections of its own, which a test may end.
+                          f"apart = dbname={database} user=apart host={cluster.sockets} port={server_port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
                           f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\nmax_client_conn = 200\n"
                           "default_pool_size = 30\nignore_startup_parameters = extra_float_digits\n")
         user = pwd.getpwnam("postgres")
@@ -85,6 +87,7 @@ class Control:
         self.pooled = self.cluster.create_database(migrated=True)
         for each in (self.plain, self.pooled):
             self.cluster.psql(sqlstates.RAISE, each)
+        self.cluster.psql("create role apart superuser login", self.pooled)
         self.pooler = Pooler(self.cluster, self.pg_port, self.pooled)
         self.proxies, self.commit_proxies = [], []
         self.secured = self.standby_server = None

@@ -20,7 +20,7 @@ import leasehold.grpc.Daemons;
 
 /** A client that many virtual threads use, as a program of Java 21 or later: java Virtual.java TARGET NAMESPACE THREADS. VirtualThreadsTest judges what it says. */
 class Virtual {
-    private static final Duration SHORT = Duration.ofSeconds(15); // long enough for a machine with other work
+    private static final Duration SHORT = Duration.ofSeconds(30); // long enough for a machine with other work
     private static final Duration LONG = Duration.ofMinutes(2); // a bound, not a measurement
 
     private final LeaseClient client;
@@ -29,7 +29,7 @@ class Virtual {
     private final ExecutorService threads = Executors.newVirtualThreadPerTaskExecutor();
 
     Virtual(String target, String namespace, int n) {
-        client = (target.startsWith("jdbc:") ? LeaseClient.builder(target) : LeaseClient.builder(Daemons.at(target))).build();
+        client = (target.startsWith("jdbc:") ? LeaseClient.builder(target) : LeaseClient.builder(Daemons.at(target))).patience(LONG).build();
         this.namespace = namespace;
         this.n = n;
     }

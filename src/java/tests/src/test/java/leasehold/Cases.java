@@ -172,7 +172,7 @@ abstract class Cases implements Reporter.Case {
         Lease first = site.lease(client).acquire();
         List<Site.Later<Lease>> waiters = new ArrayList<>();
         for (int i = 1; i <= 3; i++) {
-            waiters.add(site.queue(site.lease(client).waitFor(seconds(60)).owner("waiter " + i), i));
+            waiters.add(site.queue(site.lease(client).waitFor(seconds(180)).owner("waiter " + i), i));
         }
         first.release();
         for (int i = 1; i <= 3; i++) {
@@ -197,7 +197,7 @@ abstract class Cases implements Reporter.Case {
     @Test
     void interrupts_cost_no_lease() throws Exception {
         LeaseClient client = site.client();
-        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        Lease lease = site.lease(client).duration(seconds(20)).acquire();
         var waiter = site.queue(client, 1);
         int before = site.beats();
         await("two renewals", () -> {
@@ -216,8 +216,8 @@ abstract class Cases implements Reporter.Case {
         LeaseClient client = site.client();
         Lease first = site.lease(client).acquire();
         long since = System.nanoTime();
-        var waiter = site.queue(site.lease(client).duration(seconds(6)).waitFor(seconds(60)), 1);
-        await("seven seconds", () -> System.nanoTime() - since > 7_000_000_000L);
+        var waiter = site.queue(site.lease(client).duration(seconds(20)).waitFor(seconds(180)), 1);
+        await("more than the duration", () -> System.nanoTime() - since > 21_000_000_000L);
         first.release();
         Lease second = waiter.get();
         await("a renewal", () -> site.beats() >= 1);
@@ -227,7 +227,7 @@ abstract class Cases implements Reporter.Case {
 
     @Test
     void renewal_keeps_the_lease() throws Exception {
-        Lease lease = site.lease(site.client()).duration(seconds(6)).acquire();
+        Lease lease = site.lease(site.client()).duration(seconds(20)).acquire();
         await("four renewals", () -> site.beats() >= 4);
         assertEquals("held|" + lease.token(), site.row("state, token"));
         lease.release();
@@ -251,21 +251,21 @@ abstract class Cases implements Reporter.Case {
 
     @Test
     void hold_that_the_policy_ends_is_told() throws Exception {
-        site.sql("select leasehold.set_policy('ending', max_hold => '8 s', end_at_max_hold => true)");
+        site.sql("select leasehold.set_policy('ending', max_hold => '24 s', end_at_max_hold => true)");
         LeaseClient client = site.client();
-        Lease renewed = client.lease("ending", site.key + "-6").duration(seconds(6)).acquire();
+        Lease renewed = client.lease("ending", site.key + "-18").duration(seconds(18)).acquire();
         Lease asked = client.lease("ending", site.key + "-30").duration(seconds(30)).acquire();
         assertEquals(LeaseException.Reason.MAX_HOLD, lost(renewed).reason());
         LeaseException.Lost lost = lost(asked);
         assertEquals(LeaseException.Reason.MAX_HOLD, lost.reason());
         assertTrue(lost.getMessage().contains("the policy of ending ends a lease after max_hold"), lost.getMessage());
-        assertEquals("00:00:08", site.sql("select deadline - acquired_at from leasehold.scope where namespace = 'ending' and key = '"
-                + site.key + "-6' and heartbeats > 0"));
+        assertEquals("00:00:24", site.sql("select deadline - acquired_at from leasehold.scope where namespace = 'ending' and key = '"
+                + site.key + "-18' and heartbeats > 0"));
     }
 
     @Test
     void forced_end_is_told() throws Exception {
-        Lease lease = site.lease(site.client()).duration(seconds(6)).acquire();
+        Lease lease = site.lease(site.client()).duration(seconds(20)).acquire();
         site.forceRelease("cases");
         assertEquals(LeaseException.Reason.FORCED, lost(lease).reason());
         assertThrows(LeaseException.Lost.class, lease::release);
@@ -274,7 +274,7 @@ abstract class Cases implements Reporter.Case {
     @Test
     void close_leaves_nothing() throws Exception {
         LeaseClient client = site.client();
-        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        Lease lease = site.lease(client).duration(seconds(20)).acquire();
         var waiter = site.queue(client, 1);
         await("a renewal", () -> site.beats() >= 1);
         assertFalse(Site.threads(client).isEmpty());
@@ -330,7 +330,7 @@ abstract class Cases implements Reporter.Case {
         assertEquals(2, held.holders());
         assertEquals(OptionalInt.of(1), held.unitsFree());
         first.release();
-        Lease third = client.lease("five", "k").shared(3).waitFor(seconds(60)).acquire();
+        Lease third = client.lease("five", "k").shared(3).waitFor(seconds(180)).acquire();
         assertEquals("SHARED 3 [1, 2, 5]", facts(third));
         assertEquals(OptionalInt.of(0), refused(client.lease("five", "k").shared()).unitsFree());
         third.extend(seconds(40));
@@ -347,7 +347,7 @@ abstract class Cases implements Reporter.Case {
         Lease first = site.lease(client).acquire();
         List<Site.Later<Lease>> waiters = new ArrayList<>();
         for (boolean isShared : new boolean[] {true, true, false, true}) {
-            LeaseRequest request = site.lease(client).waitFor(seconds(60));
+            LeaseRequest request = site.lease(client).waitFor(seconds(180));
             waiters.add(site.queue(isShared ? request.shared() : request, waiters.size() + 1));
         }
         assertEquals("shared shared exclusive shared",
@@ -409,10 +409,10 @@ abstract class Cases implements Reporter.Case {
     @Test
     void downgrade_lets_readers_in() throws Exception {
         LeaseClient client = site.client();
-        Lease lease = site.lease(client).duration(seconds(12)).acquire();
+        Lease lease = site.lease(client).duration(seconds(30)).acquire();
         long first = lease.token();
         String key = site.row("lease_key");
-        var waiter = site.queue(site.lease(client).shared().waitFor(seconds(60)), 1);
+        var waiter = site.queue(site.lease(client).shared().waitFor(seconds(180)), 1);
         lease.downgrade();
         Lease reader = waiter.get();
         assertEquals("SHARED 1 []", facts(lease));
@@ -424,7 +424,7 @@ abstract class Cases implements Reporter.Case {
         lease.guard(connection);
         connection.commit();
         assertEquals(2, refused(site.lease(client)).holders());
-        lease.extend(seconds(12)); // as the shared lease that it is now
+        lease.extend(seconds(30)); // as the shared lease that it is now
         int before = site.beats(lease);
         await("a renewal", () -> site.beats(lease) > before);
         lease.release();
@@ -435,8 +435,8 @@ abstract class Cases implements Reporter.Case {
     @Test
     void shared_leases_end_one_by_one() throws Exception {
         LeaseClient client = site.client();
-        Lease kept = site.lease(client).duration(seconds(12)).shared().acquire();
-        Lease ended = site.lease(client).duration(seconds(12)).shared().acquire();
+        Lease kept = site.lease(client).duration(seconds(30)).shared().acquire();
+        Lease ended = site.lease(client).duration(seconds(30)).shared().acquire();
         await("a renewal of each", () -> site.beats(kept) >= 1 && site.beats(ended) >= 1);
         site.sql("select from leasehold.force_release('cases', '%s', 'a test', %d)", site.key, ended.token());
         lost(ended);
@@ -528,7 +528,7 @@ abstract class Cases implements Reporter.Case {
         site.call("running");
         LeaseClient client = site.client();
         Connection connection = site.connection();
-        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        Lease lease = site.lease(client).duration(seconds(20)).acquire();
         var broken = new IllegalStateException("the disk is full");
         assertEquals(broken, assertThrows(IllegalStateException.class, () -> lease.releaseIn(connection, unused -> {
             becomes(connection, "done", site.key);
@@ -572,7 +572,7 @@ abstract class Cases implements Reporter.Case {
         })));
         assertEquals("queued", site.callState());
         assertTrue(List.of("", "free").contains(site.row("state")));
-        Lease lease = site.lease(client).owner("worker-1").duration(seconds(12)).acquireIn(connection, begun -> {
+        Lease lease = site.lease(client).owner("worker-1").duration(seconds(30)).acquireIn(connection, begun -> {
             becomes(connection, "token " + begun.token(), site.key);
             return null;
         });
@@ -603,7 +603,7 @@ abstract class Cases implements Reporter.Case {
 
     @Test
     void renewal_has_its_own_connection() throws Exception {
-        Lease lease = site.lease(site.client()).duration(seconds(6)).acquire();
+        Lease lease = site.lease(site.client()).duration(seconds(20)).acquire();
         Connection connection = site.connection();
         lease.guard(connection); // begins a transaction, which stays open
         await("two renewals", () -> site.beats() >= 2);
@@ -611,8 +611,8 @@ abstract class Cases implements Reporter.Case {
         lease.release();
     }
 
-    void broken_connections(String whose) throws Exception {
-        Lease lease = site.lease(site.client()).duration(seconds(6)).acquire();
+    void broken_connections(LeaseClient client, String whose) throws Exception {
+        Lease lease = site.lease(client).duration(seconds(30)).acquire();
         for (int i = 0; i < 2; i++) {
             int before = site.beats();
             await("a renewal", () -> site.beats() > before);
@@ -727,14 +727,14 @@ abstract class Cases implements Reporter.Case {
 
     @Test
     void all_are_lost_as_one() throws Exception {
-        Leases all = site.client().acquireAll(both(), request -> request.duration(seconds(6)));
+        Leases all = site.client().acquireAll(both(), request -> request.duration(seconds(20)));
         List<LeaseException.Lost> told = java.util.Collections.synchronizedList(new ArrayList<>());
         all.onLost(told::add);
         var lost = assertThrows(LeaseException.Lost.class, () -> all.call(leases -> {
             await("renewals of both", () -> states("heartbeats > 0").equals("t\nt"));
             site.forceRelease("cases");
             try {
-                Thread.sleep(60_000);
+                Thread.sleep(300_000);
             } catch (InterruptedException e) {
                 assertEquals("free\nheld", states("state"));
                 throw e;
@@ -810,7 +810,7 @@ abstract class Cases implements Reporter.Case {
                 told.add(lost.reason().toString());
             }
         };
-        LeaseRequest request = site.lease(site.client()).duration(seconds(3)).tell(listener);
+        LeaseRequest request = site.lease(site.client()).duration(seconds(20)).tell(listener);
         Lease lease = request.acquire();
         await("two renewals", () -> java.util.Collections.frequency(told, "renewed") >= 2);
         lease.release();
@@ -832,7 +832,7 @@ abstract class Cases implements Reporter.Case {
             site.forceRelease("cases");
             return true;
         });
-        var lost = assertThrows(LeaseException.Lost.class, () -> site.lease(client).duration(seconds(6)).call(
+        var lost = assertThrows(LeaseException.Lost.class, () -> site.lease(client).duration(seconds(20)).call(
                 lease -> client.lease("cases", other.key()).waitForever().acquire()));
         assertTrue(breaker.get());
         assertInstanceOf(InterruptedException.class, lost.getSuppressed()[0]);

@@ -39,7 +39,7 @@ abstract class DirectCases extends HandOverCases {
         /** Keeps answers from the client; what it asks arrives. */
         void keepAnswers(boolean on) throws Exception;
 
-        /** The next answer comes late: after a second, or when this is off again. */
+        /** The next answer comes late: after some seconds, or when this is off again. */
         void delayAnswer(boolean on) throws Exception;
     }
 
@@ -68,7 +68,7 @@ abstract class DirectCases extends HandOverCases {
     void unanswered_commit_of_a_release_is_looked_up() throws Exception {
         site.call("running");
         LeaseClient client = site.client();
-        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        Lease lease = site.lease(client).duration(seconds(30)).acquire();
         Connection before = site.commitProxy("before");
         assertThrows(SQLException.class, () -> lease.releaseIn(before, unused -> {
             becomes(before, "done", site.key);
@@ -101,7 +101,7 @@ abstract class DirectCases extends HandOverCases {
         assertEquals("queued", site.callState());
         assertTrue(java.util.List.of("", "free").contains(site.row("state")));
         Connection after = site.commitProxy("after");
-        Lease lease = site.lease(client).duration(seconds(6)).acquireIn(after, unused -> {
+        Lease lease = site.lease(client).duration(seconds(30)).acquireIn(after, unused -> {
             becomes(after, "running", site.key);
             return null;
         });
@@ -113,7 +113,7 @@ abstract class DirectCases extends HandOverCases {
 
     @Test
     void dropped_lease_is_renewed() throws Exception {
-        site.lease(site.client()).duration(seconds(6)).acquire();
+        site.lease(site.client()).duration(seconds(30)).acquire();
         await("two renewals", () -> {
             System.gc();
             return site.beats() >= 2;
@@ -141,7 +141,7 @@ abstract class DirectCases extends HandOverCases {
         Way way = way();
         LeaseClient client = site.client(way.builder());
         var said = new LinkedBlockingQueue<String>();
-        Lease lease = site.lease(client).duration(seconds(12)).tell(new LeaseListener() {
+        Lease lease = site.lease(client).duration(seconds(30)).tell(new LeaseListener() {
             @Override
             public void renewed(Lease unused) {
                 said.add("renewed");
@@ -157,7 +157,7 @@ abstract class DirectCases extends HandOverCases {
                 said.add("asked");
             }
         }).acquire();
-        assertEquals("renewed", said.poll(60, TimeUnit.SECONDS));
+        assertEquals("renewed", said.poll(3, TimeUnit.MINUTES));
         way.delayAnswer(true);
         site.client().askHandOver("cases", site.key, "");
         await("a renewal in flight", () -> site.beats() >= 2);
@@ -173,21 +173,23 @@ abstract class DirectCases extends HandOverCases {
         Way way = way();
         LeaseClient client = site.client(way.builder());
         site.lease(client).acquire().release(); // connects
-        way.freeze(true);
-        long since = System.nanoTime();
-        var acquire = new Site.Later<>(site.lease(client).duration(seconds(20))::acquire);
+        way.delayAnswer(true);
+        var acquire = new Site.Later<>(site.lease(client).duration(seconds(60))::acquire);
+        await("the grant", () -> site.row("state").equals("held"));
+        long since = System.nanoTime(); // not before the request
         await("two seconds", () -> System.nanoTime() - since > 2_000_000_000L);
-        way.freeze(false);
-        Duration left = acquire.get().remaining();
+        way.delayAnswer(false);
+        Lease lease = acquire.get();
         Duration ago = Duration.ofNanos(System.nanoTime() - since);
+        Duration left = lease.remaining();
         // A fifth is the margin.
-        assertTrue(left.compareTo(seconds(16).minus(ago).plusMillis(1500)) < 0, left + " after " + ago);
+        assertTrue(left.compareTo(seconds(48).minus(ago)) <= 0, left + " after " + ago);
     }
 
     @Test
     void silence_is_told_before_the_deadline() throws Exception {
         Way way = way();
-        Lease lease = site.lease(site.client(way.builder())).duration(seconds(10)).acquire();
+        Lease lease = site.lease(site.client(way.builder())).duration(seconds(40)).acquire();
         way.freeze(true);
         LeaseException.Lost loss = lost(lease);
         assertEquals("held|t", site.row("state, deadline > clock_timestamp()"));
@@ -196,16 +198,16 @@ abstract class DirectCases extends HandOverCases {
 
     @Test
     void stopped_process_wakes_up_without_the_lease() throws Exception {
-        Program program = new Program(site, "work", seconds(6));
+        Program program = new Program(site, "work", seconds(15));
         await("work", () -> program.count("working") > 0);
         int seen = program.count("working");
         await("the work after that", () -> program.count("working") > seen);
         program.signal("STOP"); // while it sleeps
-        Lease other = site.lease(site.client()).waitFor(seconds(60)).acquire();
+        Lease other = site.lease(site.client()).waitFor(seconds(180)).acquire();
         int before = program.count("working");
         program.signal("CONT");
         await("its loss", () -> program.count("lost") == 1);
-        assertEquals(before, program.count("working"));
+        assertTrue(program.count("working") <= before + 1, "it went on with its work"); // but for a step that had begun
         assertEquals("held|" + other.token(), site.row("state, token"));
     }
 
@@ -219,15 +221,15 @@ abstract class DirectCases extends HandOverCases {
     @Test
     void listener_that_throws_costs_nothing() throws Exception {
         LeaseClient client = site.client();
-        Lease kept = client.lease("cases", site.key + "-kept").duration(seconds(6)).acquire();
-        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        Lease kept = client.lease("cases", site.key + "-kept").duration(seconds(30)).acquire();
+        Lease lease = site.lease(client).duration(seconds(30)).acquire();
         var told = new LinkedBlockingQueue<LeaseException.Reason>();
         lease.onLost(loss -> {
             throw new IllegalStateException("the listener is broken");
         });
         lease.onLost(loss -> told.add(loss.reason()));
         site.forceRelease("cases");
-        assertEquals(LeaseException.Reason.FORCED, told.poll(60, TimeUnit.SECONDS));
+        assertEquals(LeaseException.Reason.FORCED, told.poll(3, TimeUnit.MINUTES));
         int before = site.beats(kept);
         await("a renewal", () -> site.beats(kept) > before);
         kept.release();
@@ -356,22 +358,22 @@ abstract class DirectCases extends HandOverCases {
             return resigns.take();
         };
         var first = new Site.Later<>(() -> site.lease(client).lead(work));
-        long one = tokens.poll(60, TimeUnit.SECONDS);
-        var second = new Site.Later<>(() -> site.lease(other).duration(seconds(6)).lead(work));
+        long one = tokens.poll(3, TimeUnit.MINUTES);
+        var second = new Site.Later<>(() -> site.lease(other).duration(seconds(30)).lead(work));
         await("a second candidate", () -> site.waiters().equals("1"));
         resigns.add(true);
         first.get();
-        long two = tokens.poll(60, TimeUnit.SECONDS);
+        long two = tokens.poll(3, TimeUnit.MINUTES);
         assertTrue(two > one);
         var again = new Site.Later<>(() -> site.lease(client).lead(work));
         await("the first as a candidate", () -> site.waiters().equals("1"));
         site.forceRelease("cases");
-        long three = tokens.poll(60, TimeUnit.SECONDS);
+        long three = tokens.poll(3, TimeUnit.MINUTES);
         assertTrue(three > two);
         await("the second as a candidate, because it was told", () -> site.waiters().equals("1"));
         resigns.add(true);
         again.get();
-        tokens.poll(60, TimeUnit.SECONDS);
+        tokens.poll(3, TimeUnit.MINUTES);
         resigns.add(true);
         second.get();
     }

@@ -35,7 +35,7 @@ final class Flaky implements DirectCases.Way {
     @Override
     public void delayAnswer(boolean on) throws Exception {
         if (on) {
-            decide("[\"delay\", 1], \"pass\"");
+            decide("[\"delay\", 3], \"pass\"");
         }
     }
 

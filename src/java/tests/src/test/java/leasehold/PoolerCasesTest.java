@@ -6,9 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
-import org.junit.jupiter.api.parallel.ResourceAccessMode;
-import org.junit.jupiter.api.parallel.ResourceLock;
-import org.junit.jupiter.api.parallel.Resources;
 
 /** The cases behind PgBouncer in transaction mode. */
 @EnabledIfEnvironmentVariable(named = "LEASEHOLD_TEST_SQL", matches = ".+", disabledReason = "tests/clients/java/run starts the databases")
@@ -25,9 +22,8 @@ class PoolerCasesTest extends HandOverCases {
     }
 
     @Test
-    @ResourceLock(value = Resources.GLOBAL, mode = ResourceAccessMode.READ_WRITE) // it ends everybody's connections
     void broken_connections_cost_no_lease() throws Exception {
-        broken_connections("true");
+        broken_connections(site.client(LeaseClient.builder(site.url.replaceFirst("/\\w+\\?", "/apart?"))), "usename = 'apart'");
     }
 
     @Test

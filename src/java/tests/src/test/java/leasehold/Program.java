@@ -9,6 +9,7 @@ import java.util.concurrent.TimeUnit;
 /** A program that holds a lease, and its parent's view of it. */
 final class Program implements AutoCloseable {
     private final Process process;
+    private final Thread reader;
     private final List<String> lines = new ArrayList<>();
 
     public static void main(String[] arguments) throws InterruptedException {
@@ -52,7 +53,7 @@ final class Program implements AutoCloseable {
         String path = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
         process = new ProcessBuilder(ProcessHandle.current().info().command().orElse("java"), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", path, Program.class.getName(), what,
                 to, site.key, String.valueOf(duration.toMillis())).redirectErrorStream(true).start();
-        Thread reader = new Thread(() -> process.inputReader().lines().forEach(line -> {
+        reader = new Thread(() -> process.inputReader().lines().forEach(line -> {
             synchronized (lines) {
                 lines.add(line);
             }
@@ -74,9 +75,9 @@ final class Program implements AutoCloseable {
 
     /** The first line that begins so, once it is there. */
     String line(String word) throws Exception {
-        Site.await("a line with " + word, () -> count(word) > 0);
+        Site.await("a line with " + word, () -> count(word) > 0 || !reader.isAlive());
         synchronized (lines) {
-            return lines.stream().filter(line -> line.startsWith(word)).findFirst().orElseThrow();
+            return lines.stream().filter(line -> line.startsWith(word)).findFirst().orElseThrow(() -> new AssertionError(lines.toString()));
         }
     }
 

@@ -84,7 +84,7 @@ class RetryCasesTest implements Reporter.Case {
         var refused = new ArrayList<Retry>();
         LeaseClient client = site.client(LeaseClient.builder(pipe.url()).strategy(Retry.FAIL_FAST).retryLog((retry, delay) -> refused.add(retry)));
         refuse(true);
-        var unavailable = assertThrows(LeaseException.Unavailable.class, () -> site.lease(client).waitFor(seconds(60)).acquire());
+        var unavailable = assertThrows(LeaseException.Unavailable.class, () -> site.lease(client).waitFor(seconds(180)).acquire());
         assertEquals(Retry.Reason.SOCKET_NOT_AVAILABLE, unavailable.reason());
         assertEquals(1, refused.size());
         assertSame(unavailable, refused.get(0).cause());
@@ -150,7 +150,7 @@ class RetryCasesTest implements Reporter.Case {
             throw new IllegalStateException("a listener that fails");
         }));
         refuse(true);
-        var waiter = new Site.Later<>(() -> site.lease(client).waitFor(seconds(60)).acquire());
+        var waiter = new Site.Later<>(() -> site.lease(client).waitFor(seconds(180)).acquire());
         await("two retries", () -> log.size() >= 2);
         refuse(false);
         waiter.get();

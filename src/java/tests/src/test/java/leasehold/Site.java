@@ -85,7 +85,7 @@ final class Site implements AutoCloseable {
     }
 
     LeaseClient.Builder builder() {
-        return builder(on.equals("grpc") ? System.getenv("LEASEHOLD_TEST_DAEMON") : url);
+        return builder(on.equals("grpc") ? System.getenv("LEASEHOLD_TEST_DAEMON") : url).patience(seconds(20));
     }
 
     /** Of a URL of pgjdbc, or a daemon's address. */
@@ -278,7 +278,7 @@ final class Site implements AutoCloseable {
     }
 
     Later<Lease> queue(LeaseClient client, int n) throws Exception {
-        return queue(lease(client).waitFor(seconds(60)), n);
+        return queue(lease(client).waitFor(seconds(180)), n);
     }
 
     static LeaseException.Lost lost(Lease lease) throws Exception {
@@ -288,7 +288,7 @@ final class Site implements AutoCloseable {
             told.add(loss);
             first.complete(loss);
         });
-        LeaseException.Lost loss = first.get(60, java.util.concurrent.TimeUnit.SECONDS);
+        LeaseException.Lost loss = first.get(3, java.util.concurrent.TimeUnit.MINUTES);
         assertEquals(1, told.size());
         return loss;
     }

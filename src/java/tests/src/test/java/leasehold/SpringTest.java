@@ -49,7 +49,7 @@ class SpringTest {
     }
 
     private LockRegistryLeaderInitiator candidate(String id) {
-        var initiator = new LockRegistryLeaderInitiator(registry(6), new DefaultCandidate(id, site.key));
+        var initiator = new LockRegistryLeaderInitiator(registry(30), new DefaultCandidate(id, site.key));
         initiator.setHeartBeatMillis(100);
         initiator.setBusyWaitMillis(50);
         initiator.start();
@@ -111,7 +111,7 @@ class SpringTest {
 
     @Test
     void spring_renews_and_extends_a_lock() throws Exception {
-        LeaseholdLockRegistry registry = registry(6);
+        LeaseholdLockRegistry registry = registry(20);
         LeaseholdLock lock = registry.obtain(site.key);
         assertThrows(IllegalStateException.class, () -> registry.renewLock(site.key));
         lock.lock();
@@ -129,8 +129,8 @@ class SpringTest {
 
     @Test
     void spring_lock_has_a_duration_of_its_own() throws Exception {
-        LeaseholdLock mine = registry(6).obtain(site.key);
-        LeaseholdLock theirs = registry(6).obtain(site.key);
+        LeaseholdLock mine = registry(20).obtain(site.key);
+        LeaseholdLock theirs = registry(20).obtain(site.key);
         mine.lock(seconds(100));
         assertEquals("held|00:01:40", site.row("state, duration"));
         assertFalse(theirs.tryLock(Duration.ofMillis(100), seconds(50)));
@@ -153,7 +153,7 @@ class SpringTest {
 
     @Test
     void spring_tells_a_lost_lock() throws Exception {
-        LeaseholdLockRegistry registry = registry(12);
+        LeaseholdLockRegistry registry = registry(30);
         LeaseholdLock lock = registry.obtain(site.key);
         lock.lock();
         site.forceRelease("cases");

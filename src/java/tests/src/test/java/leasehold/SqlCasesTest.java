@@ -59,13 +59,13 @@ class SqlCasesTest extends DirectCases {
 
     @Test
     void broken_connections_cost_no_lease() throws Exception {
-        broken_connections("application_name = 'java-" + site.key + "'");
+        broken_connections(site.client(), "application_name = 'java-" + site.key + "'");
     }
 
     @Test
     void late_statement_is_given_back() throws Exception {
         Pipe pipe = site.atEnd(new Pipe(site.url));
-        LeaseClient client = site.client(LeaseClient.builder(pipe.url()).patience(seconds(1)));
+        LeaseClient client = site.client(LeaseClient.builder(pipe.url()).patience(seconds(5)));
         site.lease(client).acquire().release(); // connects
         String before = site.row("token");
         int said = pipe.said();
@@ -85,7 +85,7 @@ class SqlCasesTest extends DirectCases {
     void no_renewal_after_release() throws Exception {
         Pipe pipe = site.atEnd(new Pipe(site.url));
         LeaseClient client = site.client(LeaseClient.builder(pipe.url()));
-        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        Lease lease = site.lease(client).duration(seconds(20)).acquire();
         await("a renewal", () -> site.beats() >= 1);
         int before = site.beats(); // a renewal that is written while the pipe freezes is in flight, too
         pipe.freeze(true);
@@ -97,7 +97,7 @@ class SqlCasesTest extends DirectCases {
         pipe.freeze(false);
         release.get();
         int n = pipe.said();
-        Lease other = client.lease("cases", "another").duration(seconds(6)).acquire();
+        Lease other = client.lease("cases", "another").duration(seconds(20)).acquire();
         await("renewals of another lease",
                 () -> site.sql("select heartbeats >= 2 from leasehold.scope where key = 'another'").equals("t"));
         assertFalse(pipe.saidSince(n).contains(site.key), "it was renewed after its release");
@@ -152,7 +152,7 @@ class SqlCasesTest extends DirectCases {
     void standby_is_left_out() throws Exception {
         String alone = site.url.replaceFirst("//[^/]*/", "//" + System.getenv("LEASEHOLD_TEST_STANDBY") + "/");
         String both = site.url.replace("//", "//" + System.getenv("LEASEHOLD_TEST_STANDBY") + ",");
-        Lease lease = site.lease(site.client(LeaseClient.builder(both))).duration(seconds(6)).acquire();
+        Lease lease = site.lease(site.client(LeaseClient.builder(both))).duration(seconds(20)).acquire();
         assertEquals("held|" + lease.token(), site.row("state, token"));
         await("a renewal", () -> site.beats() >= 1);
         lease.release();

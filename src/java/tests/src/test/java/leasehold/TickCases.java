@@ -144,7 +144,7 @@ abstract class TickCases extends Cases {
         String name = schedule("every 365 d", NEVER);
         runNow(name);
         LinkedBlockingQueue<String> told = new LinkedBlockingQueue<>();
-        Worker worker = new Worker(site.client(), name, new LinkedBlockingQueue<>(), request -> request.duration(seconds(3)), tick -> {
+        Worker worker = new Worker(site.client(), name, new LinkedBlockingQueue<>(), request -> request.duration(seconds(30)), tick -> {
             if (tick.attempt() == 1) {
                 tick.lease().onLost(lost -> told.add(lost.reason().name()));
                 new CountDownLatch(1).await();
