@@ -19,7 +19,7 @@ final class Flaky implements DirectCases.Way {
 
     @Override
     public LeaseClient.Builder builder() {
-        return LeaseClient.builder(Daemons.at(target));
+        return LeaseClient.builder(Daemons.at(target)).patience(Site.seconds(20));
     }
 
     @Override

@@ -123,7 +123,7 @@ class GrpcCasesTest extends DirectCases {
     @Test
     void lost_replies_cost_no_lease() throws Exception {
         Flaky proxy = way();
-        Lease lease = site.lease(site.client(proxy.builder())).duration(seconds(30)).acquire();
+        Lease lease = site.lease(site.client(proxy.builder().patience(seconds(5)))).duration(seconds(30)).acquire();
         proxy.decide("\"pass\", \"drop\", \"pass\", \"cut\", \"pass\", [\"delay\", 0.2], \"pass\", \"truncate\", \"cycle\"");
         await("four renewals", () -> site.beats() >= 4);
         assertTrue(proxy.state().contains("\"drop\"") && proxy.state().contains("\"cut\""), proxy.state());
@@ -213,7 +213,7 @@ class GrpcCasesTest extends DirectCases {
     @Test
     void hanging_daemon_is_left() throws Exception {
         Daemon daemon = Daemon.start();
-        LeaseClient client = site.client(Site.builder(daemon.target + "," + System.getenv("LEASEHOLD_TEST_DAEMON")));
+        LeaseClient client = site.client(Site.builder(daemon.target + "," + System.getenv("LEASEHOLD_TEST_DAEMON")).patience(seconds(5)));
         Lease lease = site.lease(client).duration(seconds(30)).acquire();
         daemon.does("signal");
         int before = site.beats();

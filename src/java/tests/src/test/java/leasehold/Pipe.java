@@ -88,7 +88,7 @@ final class Pipe implements DirectCases.Way, AutoCloseable {
 
     @Override
     public LeaseClient.Builder builder() {
-        return LeaseClient.builder(url());
+        return LeaseClient.builder(url()).patience(Site.seconds(20));
     }
 
     @Override

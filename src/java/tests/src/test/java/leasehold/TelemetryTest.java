@@ -78,7 +78,7 @@ class TelemetryTest {
     private void tick(String on, LeaseClient.Builder builder) throws Exception {
         Span caller = sdk.getTracer("program").spanBuilder("caller").startSpan();
         Site site = new Site(on, "telemetry");
-        LeaseClient client = builder.telemetry(LeaseholdTelemetry.of(sdk)).build();
+        LeaseClient client = builder.patience(seconds(60)).telemetry(LeaseholdTelemetry.of(sdk)).build();
         String name = "telemetry-tick-java";
         site.sql("select from leasehold.set_schedule('%s', 'every 365 d', starts_at => '2100-01-01Z'); select leasehold.run_schedule_now('%s')", name, name);
         try (site; client; Scope scope = caller.makeCurrent()) {
@@ -114,7 +114,7 @@ class TelemetryTest {
         LeaseholdTelemetry telemetry = LeaseholdTelemetry.of(sdk);
         Span caller = sdk.getTracer("program").spanBuilder("caller").startSpan();
         Site site = new Site(on, "telemetry");
-        LeaseClient client = builder.telemetry(telemetry).build();
+        LeaseClient client = builder.patience(seconds(60)).telemetry(telemetry).build();
         LeaseClient nowhere = toNobody.telemetry(telemetry).patience(java.time.Duration.ofMillis(300)).build();
         try (site; client; nowhere; Scope scope = caller.makeCurrent()) {
             assertTrue(scope != null);
