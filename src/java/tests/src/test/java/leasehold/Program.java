@@ -14,7 +14,8 @@ final class Program implements AutoCloseable {
 
     public static void main(String[] arguments) throws InterruptedException {
         LeaseClient client = Site.builder(arguments[1]).patience(Duration.ofMinutes(1)).build();
-        client.explain("cases", arguments[2]); // connects: the first connection of a process takes part of a short lease
+        // Connects, which an acquire tries again: the first connection of a process takes part of a short lease.
+        client.lease("cases", arguments[2] + " connects").acquire().release();
         LeaseRequest request = client.lease("cases", arguments[2]).duration(Duration.ofMillis(Long.parseLong(arguments[3])));
         if (arguments[0].equals("lead")) {
             request.owner("child").lead(Program::lead);
