@@ -26,7 +26,7 @@ type HeldError struct {
 	Silent         time.Duration // since the holder's last renewal
 	HeldFor        time.Duration // since it was acquired
 	Message        string        // the server's sentence for people
-	retry          RetryReason   // LEASE_HELD or SCOPE_BUSY; empty: the wait has passed
+	retry          RetryReason   // LEASE_HELD; empty: the wait has passed
 }
 
 func (e *HeldError) Error() string {
@@ -81,7 +81,7 @@ type ArgumentError struct {
 
 func (e *ArgumentError) Error() string { return "leasehold: " + e.Message }
 
-// UnavailableError says that no server could be reached in time. An acquire that ends with it holds nothing for long: what was
+// UnavailableError says that no server could be reached in time, or that a transaction kept the row locked. An acquire that ends with it holds nothing for long: what was
 // granted unheard is released as soon as a server can be reached, or ends by its deadline.
 type UnavailableError struct {
 	Err        error

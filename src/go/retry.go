@@ -81,8 +81,8 @@ type RetryStep struct {
 	Refused bool          // there is none
 }
 
-// WithStrategy decides about the retries of a client. Without one it retries what is unavailable after 100 ms. A delay that is longer than what is left of
-// the request's time refuses the request. Renewals go on whatever it says.
+// WithStrategy decides about the retries of a client. Without one it is [BestEffort]. A delay that is longer than what is left of the
+// request's time refuses the request. Renewals go on whatever it says.
 func WithStrategy(strategy Strategy) ClientOption { return func(s *settings) { s.strategy = strategy } }
 
 // Retries decides about the retries of an acquisition, and of what is done with its lease, in place of the client's strategy.
@@ -105,11 +105,6 @@ func ControlledBackoff(failures int) time.Duration {
 	return steps[min(max(failures, 1), len(steps))-1] * time.Millisecond
 }
 
-// patiently is the strategy of a client that has none.
-func patiently(r Retry) (time.Duration, bool) {
-	return 100 * time.Millisecond, !errors.As(r.Err, new(*HeldError))
-}
-
 // retrying is a request that may be repeated.
 type retrying struct {
 	Retry
@@ -121,6 +116,9 @@ type retrying struct {
 func (c *Client) retrying(verb string, it ref, strategy Strategy) *retrying {
 	if strategy == nil {
 		strategy = c.settings.strategy
+	}
+	if strategy == nil {
+		strategy = BestEffort
 	}
 	return &retrying{Retry: Retry{Verb: verb, Namespace: it.namespace, Key: it.key}, c: c, strategy: strategy, begun: clock()}
 }
@@ -151,8 +149,6 @@ func (r *retrying) decide() (time.Duration, bool) {
 	switch {
 	case r.Reason == "": // final
 		return 0, false
-	case r.strategy == nil:
-		return patiently(r.Retry)
 	case r.Reason == RetryBlockingTimeout && clock()-r.begun >= time.Second:
 		r.Failures = 0
 		return 0, true

@@ -103,25 +103,7 @@ var retryCases = []testCase{
 		if len(asked) != 1 || asked[0].Verb != "Release" || asked[0].Reason != leasehold.RetrySocketClosedWhileInFlight {
 			s.Fatalf("%+v", asked)
 		}
-		held := s.acquire(c)
-		asked = asked[:0]
-		_, err := c.Acquire(ctx, "cases", s.key, leasehold.Retries(func(r leasehold.Retry) (time.Duration, bool) {
-			asked = append(asked, r)
-			if len(asked) == 2 {
-				s.release(held)
-			}
-			return time.Millisecond, true
-		}))
-		must(s, err)
-		if asked[0].Reason != leasehold.RetryLeaseHeld {
-			s.Fatalf("%+v", asked)
-		}
-		if _, err := c.Acquire(ctx, "cases", s.key, leasehold.Retries(leasehold.BestEffort)); !errors.As(err, new(*leasehold.HeldError)) {
-			s.Fatal(err)
-		}
-		if _, err := c.Acquire(ctx, "cases", s.key, leasehold.Retries(func(leasehold.Retry) (time.Duration, bool) { return time.Hour, true })); !errors.As(err, new(*leasehold.HeldError)) {
-			s.Fatal(err) // longer than the request's time
-		}
+		mayWaitForAHolder(s)
 		must(s, c.Close())
 	}},
 	{"retries_are_logged", "grpc", func(s *site) {
@@ -138,8 +120,8 @@ var retryCases = []testCase{
 		s.refuse(p, false)
 		got := <-done
 		must(s, got.err)
-		for _, step := range log.get() {
-			if step.Verb != "Acquire" || step.Refused || step.Reason != leasehold.RetrySocketNotAvailable || step.Delay != 100*time.Millisecond {
+		for n, step := range log.get() {
+			if step.Verb != "Acquire" || step.Refused || step.Reason != leasehold.RetrySocketNotAvailable || step.Delay != min(time.Millisecond<<n, 500*time.Millisecond) {
 				s.Fatalf("%+v", step)
 			}
 		}
@@ -158,6 +140,100 @@ var retryCases = []testCase{
 		}
 		s.is(fmt.Sprint(delays), "[1ms 1ms 32ms 1s 500ms 1s]")
 	}},
+	{"busy_scope_is_unavailable", "grpc sql pooler", func(s *site) {
+		var asked []leasehold.RetryReason
+		c := s.client(leasehold.WithStrategy(func(r leasehold.Retry) (time.Duration, bool) {
+			asked = append(asked, r.Reason)
+			return 0, false
+		}))
+		l := s.acquire(c)
+		end := s.lock()
+		var busy *leasehold.UnavailableError
+		if err := l.Downgrade(context.Background(), 1); !errors.As(err, &busy) || busy.Reason != leasehold.RetryScopeBusy {
+			s.Fatalf("%#v", err)
+		}
+		s.is(fmt.Sprint(asked), "[SCOPE_BUSY]")
+		end()
+		must(s, l.Downgrade(context.Background(), 1))
+		s.release(l)
+		if s.on == "grpc" { // in SQL an acquire never waits for the row
+			end = s.lock()
+			if _, err := c.Acquire(context.Background(), "cases", s.key); !errors.As(err, &busy) || busy.Reason != leasehold.RetryScopeBusy {
+				s.Fatalf("%#v", err)
+			}
+			end()
+		}
+	}},
+	{"strategy_decides_in_sql", "sql", func(s *site) {
+		ctx, p := context.Background(), s.pipe()
+		c := s.clientAt(p.address(), leasehold.WithStrategy(leasehold.FailFast))
+		p.refuse(true)
+		var unavailable *leasehold.UnavailableError
+		if _, err := c.Acquire(ctx, "cases", s.key, leasehold.Wait(time.Minute)); !errors.As(err, &unavailable) || unavailable.Reason != leasehold.RetrySocketNotAvailable {
+			s.Fatalf("%#v", err)
+		}
+		var asked []leasehold.Retry
+		var end func()
+		patient := func(r leasehold.Retry) (time.Duration, bool) {
+			asked = append(asked, r)
+			if len(asked) == 3 {
+				end()
+			}
+			return 20 * time.Millisecond, true
+		}
+		told := func() (all string) {
+			for i, r := range asked {
+				if r.Key != s.key || r.Attempts != i+1 || r.Failures != i+1 || r.Remaining <= 0 {
+					s.Fatalf("%+v", r)
+				}
+				all += fmt.Sprint(r.Verb, " ", r.Reason, "; ")
+			}
+			asked = nil
+			return all
+		}
+		end = func() { p.refuse(false) }
+		l := s.acquire(c, leasehold.Retries(patient)) // counts before the client's
+		s.is(told(), strings.Repeat("Acquire SOCKET_NOT_AVAILABLE; ", 3))
+		end = s.lock()
+		must(s, l.Downgrade(ctx, 1))
+		s.is(told(), strings.Repeat("Downgrade SCOPE_BUSY; ", 3))
+		end = func() { p.refuse(false) }
+		p.refuse(true)
+		s.release(l)
+		if all := told(); strings.Count(all, "Release SOCKET_") != 3 {
+			s.Fatal(all)
+		}
+		s.is(s.row("state, last_outcome"), "free|ok")
+	}},
+	{"strategy_may_wait_for_a_holder", "sql", mayWaitForAHolder},
+	{"retries_are_logged_in_sql", "sql", func(s *site) {
+		var log steps
+		p := s.pipe()
+		c := s.clientAt(p.address(), leasehold.RetryLog(log.add))
+		p.refuse(true)
+		done := make(chan later, 1)
+		go func() {
+			l, err := c.Acquire(context.Background(), "cases", s.key, leasehold.Wait(time.Minute))
+			done <- later{l, err}
+		}()
+		wait(s, "two retries", func() bool { return len(log.get()) >= 2 })
+		p.refuse(false)
+		got := <-done
+		must(s, got.err)
+		for n, step := range log.get()[:2] {
+			if step.Verb != "Acquire" || step.Refused || step.Reason != leasehold.RetrySocketNotAvailable || step.Delay != time.Millisecond<<n {
+				s.Fatalf("%+v", step)
+			}
+		}
+		before := len(log.get())
+		if _, err := c.Acquire(context.Background(), "cases", s.key); !errors.As(err, new(*leasehold.HeldError)) {
+			s.Fatal(err)
+		}
+		if steps := log.get()[before:]; len(steps) != 1 || !steps[0].Refused || steps[0].Reason != leasehold.RetryLeaseHeld {
+			s.Fatalf("%+v", steps)
+		}
+		s.release(got.l)
+	}},
 	{"retry_reasons_are_those_of_c", "grpc", func(s *site) {
 		header, err := os.ReadFile("../leasehold_retry.h")
 		must(s, err)
@@ -171,6 +247,30 @@ var retryCases = []testCase{
 		}
 		s.is(fmt.Sprint(count), regexp.MustCompile(`RETRY_REASON_COUNT (\d+)`).FindStringSubmatch(string(header))[1])
 	}},
+}
+
+// mayWaitForAHolder: a strategy repeats an acquire that does not wait.
+func mayWaitForAHolder(s *site) {
+	ctx, c := context.Background(), s.client(leasehold.WithStrategy(leasehold.FailFast))
+	first := s.acquire(c)
+	asked := 0
+	second, err := c.Acquire(ctx, "cases", s.key, leasehold.Retries(func(r leasehold.Retry) (time.Duration, bool) {
+		if asked++; asked == 2 {
+			s.release(first)
+		}
+		return time.Millisecond, r.Reason == leasehold.RetryLeaseHeld
+	}))
+	must(s, err)
+	if asked < 2 {
+		s.Fatal(asked)
+	}
+	hour := func(leasehold.Retry) (time.Duration, bool) { return time.Hour, true } // longer than the request's time
+	for _, strategy := range []leasehold.Strategy{leasehold.BestEffort, hour} {
+		if _, err := c.Acquire(ctx, "cases", s.key, leasehold.Retries(strategy)); !errors.As(err, new(*leasehold.HeldError)) {
+			s.Fatal(err)
+		}
+	}
+	s.release(second)
 }
 
 // refusing is a daemon that refuses each acquire for the same reason.

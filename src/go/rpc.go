@@ -380,8 +380,8 @@ func fromStatus(it ref, err error) error {
 		}
 	}
 	switch reason {
-	case "LEASE_HELD", "SCOPE_BUSY":
-		held.retry = RetryReason(reason)
+	case "LEASE_HELD":
+		held.retry = RetryLeaseHeld
 		return held
 	case "WAIT_TIMEOUT":
 		return held

@@ -236,13 +236,14 @@ func (p *flaky) decide(actions ...any) {
 	ask(p.s, "proxy/set", object{"id": p.ID, "decide": actions}, nil)
 }
 
-// pipe is a proxy before PostgreSQL. While it is frozen, answers do not pass.
+// pipe is a proxy before PostgreSQL. While it is frozen, answers do not pass; while it refuses, there are no connections.
 type pipe struct {
 	s        *site
 	listener net.Listener
 	mu       sync.Mutex
 	goes     *sync.Cond
 	frozen   bool
+	refusing bool
 	said     bytes.Buffer // by clients
 	answered bytes.Buffer // of that
 	conns    []net.Conn
@@ -269,6 +270,9 @@ func (s *site) pipe() *pipe {
 			}
 			p.mu.Lock()
 			p.conns = append(p.conns, client, server)
+			if p.refusing {
+				client.Close()
+			}
 			p.mu.Unlock()
 			var asked bytes.Buffer
 			go p.copy(server, client, func(data []byte) bool {
@@ -366,6 +370,25 @@ func (p *pipe) freeze(on bool) {
 	defer p.mu.Unlock()
 	p.frozen = on
 	p.goes.Broadcast()
+}
+
+// refuse breaks the connections that there are too.
+func (p *pipe) refuse(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusing = on
+	for _, conn := range p.conns {
+		conn.Close()
+	}
+}
+
+// lock keeps the row of the scope locked until what it returns is called.
+func (s *site) lock() (end func()) {
+	tx, err := s.db().Begin()
+	must(s, err)
+	_, err = tx.Exec(fmt.Sprintf("select from leasehold.scope where namespace = 'cases' and key = '%s' for update", s.key))
+	must(s, err)
+	return func() { must(s, tx.Rollback()) }
 }
 
 // daemon is one more.
