@@ -421,7 +421,7 @@ function evidenceOf(code, words) {
 function errorOf(ref, status) {
   const { reason, field, limit, retryAfterMs, ...contention } = detailsOf(status);
   const words = status.details ?? status.message;
-  if (['LEASE_HELD', 'WAIT_TIMEOUT', 'SCOPE_BUSY'].includes(reason)) return new HeldError(words, { ...contention, reason });
+  if (['LEASE_HELD', 'WAIT_TIMEOUT'].includes(reason)) return new HeldError(words, { ...contention, reason });
   if (reason === 'NOT_HELD') return new LeaseLostError(words, 'unknown');
   if (['INVALID_ARGUMENT', 'MESSAGE_TOO_LARGE'].includes(reason)) return new InvalidArgumentError(words, field, limit);
   const refusals = ['NAMESPACE_FROZEN', 'HOOK_REJECTED', 'LEASE_ENDED', 'QUOTA_EXCEEDED', 'UNAUTHENTICATED', 'ACCESS_DENIED', 'NOT_ASKED'];

@@ -134,7 +134,7 @@ def evidence(code: Any, words: str) -> str:
 def translate(error: Any) -> LeaseholdError:
     code, words = error.code(), error.details() or ""
     reason, contention, retry_after = details(error)
-    if reason in ("LEASE_HELD", "WAIT_TIMEOUT", "SCOPE_BUSY"):
+    if reason in ("LEASE_HELD", "WAIT_TIMEOUT"):
         holder = contention.holder.owner if contention is not None and contention.HasField("holder") else None
         if contention is None:
             return Held(words, holder, reason=reason)

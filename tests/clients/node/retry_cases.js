@@ -86,6 +86,22 @@ module.exports = {
     assert.deepEqual(steps.map(({ reason, delayMs }) => [reason, delayMs]), [['LEASE_HELD', null]]);
     await lease.release();
   },
+  async busy_scope_is_unavailable(site) {
+    const asked = [];
+    const client = site.client(undefined, { strategy: ({ reason }) => { asked.push(reason); return null; } });
+    const lease = await site.acquire(client);
+    // In SQL an acquire never waits for the row.
+    const calls = [() => lease.downgrade(), ...(site.on === 'grpc' ? [() => site.acquire(client)] : [])];
+    const pg = await site.pg();
+    for (const call of calls) {
+      await pg.query('begin');
+      await pg.query(`select from leasehold.scope where namespace = 'cases' and key = '${site.key}' for update`);
+      await assert.rejects(call(), { code: 'LEASEHOLD_UNAVAILABLE', reason: 'SCOPE_BUSY' });
+      await pg.query('rollback');
+      await lease.release(); // again: nothing
+    }
+    assert.deepEqual(asked, calls.map(() => 'SCOPE_BUSY'));
+  },
   async strategy_may_wait_for_a_holder(site) {
     const steps = [];
     await decidesAboutHeld(site, site.client(undefined, { strategy: leasehold.failFast, retryLog: (step) => steps.push(step) }));

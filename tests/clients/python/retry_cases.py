@@ -97,6 +97,22 @@ def decides_about_held(place):
         client.lease(NAMESPACE, key, strategy=7)
 
 
+def busy_scope_is_unavailable(place):
+    key, asked = fresh(), []
+    client = place.client(strategy=lambda retry: asked.append(retry.reason))  # None: it refuses
+    lease = client.lease(NAMESPACE, key).acquire()
+    calls = [lease.downgrade] + ([client.lease(NAMESPACE, key).acquire] if place.transport == "grpc" else [])  # in SQL an acquire never waits for the row
+    session = place.session()
+    for call in calls:
+        session.run(f"begin; select from leasehold.scope where namespace = '{NAMESPACE}' and key = '{key}' for update")
+        with pytest.raises(leasehold.Unavailable) as busy:
+            call()
+        assert busy.value.reason == "SCOPE_BUSY"
+        session.run("rollback")
+        lease.release()  # again: nothing
+    assert asked == ["SCOPE_BUSY"] * len(calls)
+
+
 def retries_are_logged(place):
     key, proxy = fresh(), place.proxy()
     client = place.client(proxy.target, timeout=5)
