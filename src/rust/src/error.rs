@@ -17,7 +17,7 @@ pub enum Error {
         reason: String,
         message: String,
     },
-    /// No server could be reached in time. An acquire that ends with it holds nothing for long: what was granted unheard is released as soon
+    /// No server could be reached in time, or a transaction kept the row locked. An acquire that ends with it holds nothing for long: what was granted unheard is released as soon
     /// as a server can be reached, or ends by its deadline.
     Unavailable(Unavailable),
     /// The COMMIT of a transaction with the lease was not answered, and its outcome could not be looked up. A lease that it was to release counts as lost;
@@ -132,7 +132,9 @@ pub struct InvalidArgument {
 pub enum RetryReason {
     Unknown,
     SocketNotAvailable,
+    EndpointNotAvailable,
     SocketClosedWhileInFlight,
+    CircuitBreakerOpen,
     /// Repeated whatever the strategy says, as is `ShuttingDown`.
     BlockingTimeout,
     ShuttingDown,
@@ -145,11 +147,42 @@ pub enum RetryReason {
     RetryInfo,
 }
 
+impl RetryReason {
+    /// In the order of the header.
+    pub const ALL: [RetryReason; 13] = [
+        RetryReason::Unknown,
+        RetryReason::SocketNotAvailable,
+        RetryReason::EndpointNotAvailable,
+        RetryReason::SocketClosedWhileInFlight,
+        RetryReason::CircuitBreakerOpen,
+        RetryReason::BlockingTimeout,
+        RetryReason::ShuttingDown,
+        RetryReason::DatabaseUnavailable,
+        RetryReason::Overloaded,
+        RetryReason::ScopeBusy,
+        RetryReason::OutcomeRetry,
+        RetryReason::LeaseHeld,
+        RetryReason::RetryInfo,
+    ];
+
+    /// Nothing was done: also a request that is not idempotent may be repeated.
+    pub fn is_unsent(self) -> bool {
+        !matches!(self, RetryReason::Unknown | RetryReason::SocketClosedWhileInFlight)
+    }
+
+    /// Repeated whatever the strategy says.
+    pub fn is_always(self) -> bool {
+        matches!(self, RetryReason::BlockingTimeout | RetryReason::ShuttingDown)
+    }
+}
+
 impl fmt::Display for RetryReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             RetryReason::Unknown => "UNKNOWN",
             RetryReason::SocketNotAvailable => "SOCKET_NOT_AVAILABLE",
+            RetryReason::EndpointNotAvailable => "ENDPOINT_NOT_AVAILABLE",
+            RetryReason::CircuitBreakerOpen => "CIRCUIT_BREAKER_OPEN",
             RetryReason::SocketClosedWhileInFlight => "SOCKET_CLOSED_WHILE_IN_FLIGHT",
             RetryReason::BlockingTimeout => "BLOCKING_TIMEOUT",
             RetryReason::ShuttingDown => "SHUTTING_DOWN",

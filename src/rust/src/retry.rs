@@ -66,7 +66,7 @@ pub fn controlled_backoff(failures: u32) -> Duration {
 /// A request that may be repeated.
 pub(crate) struct Retrying<'a> {
     core: &'a Core,
-    strategy: Option<Strategy>,
+    strategy: Strategy,
     verb: &'static str,
     scope: Ref,
     begun: Duration,
@@ -77,7 +77,7 @@ pub(crate) struct Retrying<'a> {
 
 impl<'a> Retrying<'a> {
     pub fn new(core: &'a Core, verb: &'static str, scope: &Ref, strategy: &Option<Strategy>) -> Self {
-        let strategy = strategy.clone().or_else(|| core.settings.strategy.clone());
+        let strategy = strategy.clone().or_else(|| core.settings.strategy.clone()).unwrap_or_else(best_effort);
         Retrying { core, strategy, verb, scope: scope.clone(), begun: now(), attempts: 0, failures: 0, reasons: vec![] }
     }
 
@@ -114,16 +114,13 @@ impl<'a> Retrying<'a> {
     }
 
     fn decide(&mut self, retry: &Retry) -> Option<Duration> {
-        let Some(strategy) = &self.strategy else {
-            return retry.error.is_unavailable().then_some(Duration::from_millis(100));
-        };
         match retry.reason {
             RetryReason::BlockingTimeout if now() - self.begun >= Duration::from_secs(1) => {
                 self.failures = 0;
                 Some(Duration::ZERO)
             }
-            RetryReason::BlockingTimeout | RetryReason::ShuttingDown => Some(controlled_backoff(retry.failures)),
-            _ => strategy(retry).filter(|&delay| delay <= retry.remaining),
+            reason if reason.is_always() => Some(controlled_backoff(retry.failures)),
+            _ => (self.strategy)(retry).filter(|&delay| delay <= retry.remaining),
         }
     }
 }

@@ -33,12 +33,8 @@ pub(crate) fn from_status(scope: &Ref, status: &Status) -> Error {
         (held.namespace, held.key) = (of("namespace"), of("key")); // of several
     }
     let reason = match info.reason.as_str() {
-        "LEASE_HELD" | "SCOPE_BUSY" | "WAIT_TIMEOUT" => {
-            held.retry = match info.reason.as_str() {
-                "LEASE_HELD" => Some(RetryReason::LeaseHeld),
-                "SCOPE_BUSY" => Some(RetryReason::ScopeBusy),
-                _ => None,
-            };
+        reason @ ("LEASE_HELD" | "WAIT_TIMEOUT") => {
+            held.retry = (reason == "LEASE_HELD").then_some(RetryReason::LeaseHeld);
             return Error::Held(Box::new(held));
         }
         "NOT_HELD" => {
@@ -51,19 +47,18 @@ pub(crate) fn from_status(scope: &Ref, status: &Status) -> Error {
         reason @ ("NAMESPACE_FROZEN" | "HOOK_REJECTED" | "LEASE_ENDED" | "QUOTA_EXCEEDED" | "UNAUTHENTICATED" | "ACCESS_DENIED" | "NOT_ASKED") => {
             return Error::Denied { reason: reason.into(), message };
         }
-        "BLOCKING_TIMEOUT" => RetryReason::BlockingTimeout,
-        "SHUTTING_DOWN" => RetryReason::ShuttingDown,
-        "DATABASE_UNAVAILABLE" => RetryReason::DatabaseUnavailable,
-        "OVERLOADED" => RetryReason::Overloaded,
-        _ if retry_after.is_some() => RetryReason::RetryInfo,
-        _ => match status.code() {
-            Code::Unauthenticated | Code::PermissionDenied | Code::Unimplemented | Code::FailedPrecondition => {
-                return Error::Denied { reason: format!("{:?}", status.code()), message };
-            }
-            code => evidence(status).unwrap_or(match code {
-                Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => RetryReason::SocketClosedWhileInFlight,
-                _ => RetryReason::Unknown,
-            }),
+        word => match RetryReason::ALL.into_iter().find(|reason| reason.is_unsent() && reason.to_string() == word) {
+            Some(reason) => reason,
+            None if retry_after.is_some() => RetryReason::RetryInfo,
+            None => match status.code() {
+                Code::Unauthenticated | Code::PermissionDenied | Code::Unimplemented | Code::FailedPrecondition => {
+                    return Error::Denied { reason: format!("{:?}", status.code()), message };
+                }
+                code => evidence(status).unwrap_or(match code {
+                    Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => RetryReason::SocketClosedWhileInFlight,
+                    _ => RetryReason::Unknown,
+                }),
+            },
         },
     };
     Error::Unavailable(Unavailable { message: words_of(status), reason, retry_after })

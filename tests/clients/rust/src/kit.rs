@@ -232,17 +232,23 @@ struct Pipe {
     words: Arc<Mutex<String>>,
     /// The client has closed a connection that is held up.
     is_left: Arc<AtomicBool>,
+    /// There are no connections.
+    is_refusing: watch::Sender<bool>,
 }
 
 impl Pipe {
     async fn run(self, listener: TcpListener, port: u64) {
         loop {
             let (client, _) = listener.accept().await.expect("a client");
+            let mut is_refusing = self.is_refusing.subscribe();
+            if *is_refusing.borrow_and_update() {
+                continue;
+            }
             let server = tokio::net::TcpStream::connect(format!("127.0.0.1:{port}")).await.expect("PostgreSQL");
             let ((mut asks, mut hears), (mut answers, mut obeys)) = (client.into_split(), server.into_split());
             let (its, mut is_frozen) = (self.clone(), self.is_frozen.subscribe());
             let is_later = *self.is_held_up.borrow();
-            tokio::spawn(async move {
+            let asking = tokio::spawn(async move {
                 let (mut buffer, mut first, mut is_held_up) = (vec![0; 65536], [0], its.is_held_up.subscribe());
                 while let Ok(n @ 1..) = asks.read(&mut buffer).await {
                     its.said.fetch_add(1, Ordering::Relaxed);
@@ -258,7 +264,7 @@ impl Pipe {
                     }
                 }
             });
-            tokio::spawn(async move {
+            let answering = tokio::spawn(async move {
                 let mut buffer = vec![0; 65536];
                 while let Ok(n @ 1..) = answers.read(&mut buffer).await {
                     let _ = is_frozen.wait_for(|&frozen| !frozen).await;
@@ -266,6 +272,11 @@ impl Pipe {
                         break;
                     }
                 }
+            });
+            tokio::spawn(async move {
+                let _ = is_refusing.wait_for(|&refusing| refusing).await;
+                asking.abort();
+                answering.abort();
             });
         }
     }
@@ -282,7 +293,8 @@ impl Proxy {
         listener.set_nonblocking(true).expect("a socket");
         let target = site.database_at(listener.local_addr().expect("an address").port().into());
         let no = || watch::Sender::new(false);
-        let pipe = Pipe { is_frozen: no(), is_held_up: no(), said: Arc::default(), words: Arc::default(), is_left: Arc::default() };
+        let pipe =
+            Pipe { is_frozen: no(), is_held_up: no(), said: Arc::default(), words: Arc::default(), is_left: Arc::default(), is_refusing: no() };
         tokio::spawn(pipe.clone().run(TcpListener::from_std(listener).expect("a socket"), site.port));
         Proxy { id: Value::Null, pipe: Some(pipe), target }
     }
@@ -331,6 +343,10 @@ impl Proxy {
     }
 
     pub fn refuse(&self, on: bool) {
+        if let Some(pipe) = &self.pipe {
+            pipe.is_refusing.send_replace(on);
+            return;
+        }
         self.set("refusing", on);
         if on {
             self.cut();

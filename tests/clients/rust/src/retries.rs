@@ -29,6 +29,31 @@ fn is_connection(reason: RetryReason) -> bool {
     matches!(reason, RetryReason::SocketNotAvailable | RetryReason::SocketClosedWhileInFlight)
 }
 
+/// A strategy repeats an acquire that does not wait.
+async fn may_wait_for_a_holder(s: &Site) {
+    let client = s.made(Client::builder().strategy(fail_fast()), &s.target);
+    let mut held = Some(s.acquire(&client).await);
+    let (strategy, asked) = patient(2, move || drop(held.take()));
+    drop(s.lease(&client).retries(strategy).acquire().await.expect("the lease"));
+    assert!(asked.lock().expect("retries").len() >= 2);
+    assert_eq!(asked.lock().expect("retries")[0].reason, RetryReason::LeaseHeld);
+    let _held = s.acquire(&client).await;
+    let long: Strategy = Arc::new(|_| Some(Duration::from_secs(3600))); // longer than the request's time
+    for strategy in [best_effort(), long] {
+        let refused = s.lease(&client).retries(strategy).acquire().await;
+        assert!(matches!(refused, Err(Error::Held(_))), "{refused:?}");
+    }
+}
+
+/// Keeps the row of the scope locked until it is dropped.
+async fn lock(s: &Site) -> leasehold::tokio_postgres::Client {
+    let (session, connection) = leasehold::tokio_postgres::connect(&s.database, leasehold::tokio_postgres::NoTls).await.expect("PostgreSQL");
+    tokio::spawn(connection);
+    let row = format!("select from leasehold.scope where namespace = 'cases' and key = '{}' for update", s.key);
+    session.batch_execute(&format!("begin; {row}")).await.expect("the lock");
+    session
+}
+
 pub const CASES: &[crate::Case] = &[
     case!(strategy_decides_about_retries, "grpc", s => {
         let proxy = Arc::new(s.proxy());
@@ -54,16 +79,7 @@ pub const CASES: &[crate::Case] = &[
             let asked = asked.lock().expect("retries");
             assert_eq!((asked.len(), asked[0].verb, asked[0].reason), (1, "Release", RetryReason::SocketClosedWhileInFlight), "{asked:?}");
         }
-        let mut held = Some(s.acquire(&client).await);
-        let (strategy, asked) = patient(2, move || drop(held.take()));
-        drop(s.lease(&client).retries(strategy).acquire().await.expect("the lease"));
-        assert_eq!(asked.lock().expect("retries")[0].reason, RetryReason::LeaseHeld);
-        let _held = s.acquire(&client).await;
-        let long: Strategy = Arc::new(|_| Some(Duration::from_secs(3600)));
-        for strategy in [best_effort(), long] {
-            let refused = s.lease(&client).retries(strategy).acquire().await;
-            assert!(matches!(refused, Err(Error::Held(_))), "{refused:?}");
-        }
+        may_wait_for_a_holder(&s).await;
     }),
     case!(retries_are_logged, "grpc", s => {
         let steps = Arc::new(Mutex::new(Vec::<RetryStep>::new()));
@@ -76,9 +92,9 @@ pub const CASES: &[crate::Case] = &[
         until("two retries", || steps.lock().expect("steps").len() >= 2).await;
         proxy.refuse(false);
         let _lease = granted(waiter).await;
-        for step in steps.lock().expect("steps").drain(..) {
+        for (n, step) in steps.lock().expect("steps").drain(..).enumerate() {
             assert!(step.retry.verb == "Acquire" && is_connection(step.retry.reason), "{step:?}");
-            assert_eq!(step.delay, Some(Duration::from_millis(100)));
+            assert_eq!(step.delay, Some(Duration::from_millis((1 << n.min(9)).min(500))));
         }
         assert!(matches!(s.lease(&client).acquire().await, Err(Error::Held(_))));
         {
@@ -92,5 +108,89 @@ pub const CASES: &[crate::Case] = &[
             (best_effort()(&retry).expect("a delay").as_millis(), controlled_backoff(failures).as_millis())
         }).collect();
         assert_eq!(delays, [(1, 1), (32, 1000), (500, 1000)]);
+    }),
+    case!(retry_reasons_are_those_of_c, "grpc", s => {
+        let header = include_str!("../../../../src/leasehold_retry.h");
+        let names = header.lines().filter_map(|line| line.strip_prefix("    LH_RETRY_")?.strip_suffix(','));
+        assert!(names.eq(RetryReason::ALL.iter().map(RetryReason::to_string)), "{:?}", RetryReason::ALL);
+        let mut table = std::collections::HashMap::new();
+        for row in header.lines().filter(|line| line.ends_with("the same") || line.ends_with("the next")) {
+            let columns: Vec<_> = row.trim_start_matches(" *").split("  ").map(str::trim).filter(|each| !each.is_empty()).collect();
+            if let [names, unsent @ ("yes" | "no"), always, _] = columns[..] {
+                table.extend(names.split(", ").map(|name| (name.to_string(), (unsent == "yes", always == "yes"))));
+            }
+        }
+        assert_eq!(table.len(), RetryReason::ALL.len(), "{table:?}");
+        for reason in RetryReason::ALL {
+            assert_eq!(table.get(&reason.to_string()), Some(&(reason.is_unsent(), reason.is_always())), "{reason}");
+        }
+        assert_eq!(s.on, "grpc");
+    }),
+    case!(busy_scope_is_unavailable, "grpc sql pooler", s => {
+        let asked = Arc::new(Mutex::new(vec![]));
+        let its = asked.clone();
+        let refusing: Strategy = Arc::new(move |retry| {
+            its.lock().expect("reasons").push(retry.reason);
+            None
+        });
+        let client = s.made(Client::builder().strategy(refusing), &s.target);
+        let is_busy = |end: Result<(), Error>| match end {
+            Err(Error::Unavailable(trouble)) => assert_eq!(trouble.reason, RetryReason::ScopeBusy),
+            other => panic!("{other:?}"),
+        };
+        let lease = s.acquire(&client).await;
+        let lock = lock(&s).await;
+        is_busy(lease.downgrade(1).await);
+        assert_eq!(*asked.lock().expect("reasons"), [RetryReason::ScopeBusy]);
+        if s.on == "grpc" { // in SQL an acquire never waits for the row
+            is_busy(s.lease(&client).acquire().await.map(drop));
+        }
+        drop(lock);
+        lease.release().await.expect("the release");
+    }),
+    case!(strategy_decides_in_sql, "sql", s => {
+        let proxy = Arc::new(s.proxy());
+        let client = s.made(Client::builder().strategy(fail_fast()), &proxy.target);
+        proxy.refuse(true);
+        match s.lease(&client).wait(MINUTE).acquire().await {
+            Err(Error::Unavailable(trouble)) => assert!(is_connection(trouble.reason), "{trouble:?}"),
+            other => panic!("{other:?}"),
+        }
+        let end = Arc::new(Mutex::new(None));
+        let (its, back) = (proxy.clone(), end.clone());
+        let (strategy, asked) = patient(3, move || {
+            its.refuse(false);
+            drop(back.lock().expect("a lock").take());
+        });
+        let told = || asked.lock().expect("retries").drain(..).map(|each| (each.verb, is_connection(each.reason))).collect::<Vec<_>>();
+        let lease = s.lease(&client).retries(strategy).acquire().await.expect("the lease"); // counts before the client's
+        assert_eq!(told(), [("Acquire", true); 3]);
+        *end.lock().expect("a lock") = Some(lock(&s).await);
+        lease.downgrade(1).await.expect("the downgrade");
+        assert_eq!(told()[..3], [("Downgrade", false); 3]);
+        proxy.refuse(true);
+        lease.release().await.expect("the release");
+        assert_eq!(told(), [("Release", true); 3]);
+        assert_eq!(s.row("state, last_outcome"), "free|ok");
+    }),
+    case!(strategy_may_wait_for_a_holder, "sql", s => {
+        may_wait_for_a_holder(&s).await;
+    }),
+    case!(retries_are_logged_in_sql, "sql", s => {
+        let steps = Arc::new(Mutex::new(Vec::<RetryStep>::new()));
+        let (its, proxy) = (steps.clone(), s.proxy());
+        let client = s.made(Client::builder().retry_log(move |step: &RetryStep| its.lock().expect("steps").push(step.clone())), &proxy.target);
+        proxy.refuse(true);
+        let waiter = tokio::spawn(s.lease(&client).wait(MINUTE).acquire());
+        until("two retries", || steps.lock().expect("steps").len() >= 2).await;
+        proxy.refuse(false);
+        let _lease = granted(waiter).await;
+        for (n, step) in steps.lock().expect("steps").drain(..).enumerate() {
+            assert!(step.retry.verb == "Acquire" && is_connection(step.retry.reason), "{step:?}");
+            assert_eq!(step.delay, Some(Duration::from_millis((1 << n.min(9)).min(500))));
+        }
+        assert!(matches!(s.lease(&client).acquire().await, Err(Error::Held(_))));
+        let steps = steps.lock().expect("steps");
+        assert_eq!((steps.len(), steps[0].delay, steps[0].retry.reason), (1, None, RetryReason::LeaseHeld), "{steps:?}");
     }),
 ];
