@@ -101,7 +101,7 @@ public final class LeaseClient implements AutoCloseable {
         private Duration patience = Duration.ofSeconds(5);
         private Duration poll = Duration.ofSeconds(5);
         private Duration flush = Duration.ofSeconds(5);
-        private Retry.Strategy strategy = Retry.PATIENT;
+        private Retry.Strategy strategy = Retry.BEST_EFFORT;
         private BiConsumer<Retry, Optional<Duration>> retryLog = (retry, delay) -> { };
         private Telemetry telemetry = Silent.ONE;
 

@@ -196,10 +196,11 @@ public abstract sealed class LeaseException extends RuntimeException {
         }
     }
 
-    /** The database did not answer in time. A lease that was granted unheard is released as soon as the database answers. */
+    /** The database did not answer in time, or a transaction kept the row locked. A lease that was granted unheard is released as soon as the database answers. */
     public static final class Unavailable extends LeaseException {
         private static final long serialVersionUID = 1;
         private final Retry.Reason reason;
+        private final Duration retryAfter;
 
         /**
          * As a transport answers it.
@@ -209,8 +210,30 @@ public abstract sealed class LeaseException extends RuntimeException {
          * @param reason why the attempt failed
          */
         public Unavailable(String message, Throwable cause, Retry.Reason reason) {
+            this(message, cause, reason, Duration.ZERO);
+        }
+
+        /**
+         * As a transport answers it.
+         *
+         * @param message for people
+         * @param cause or null
+         * @param reason why the attempt failed
+         * @param retryAfter what the server advises; zero: nothing
+         */
+        public Unavailable(String message, Throwable cause, Retry.Reason reason, Duration retryAfter) {
             super(message, cause);
             this.reason = reason;
+            this.retryAfter = retryAfter;
+        }
+
+        /**
+         * What the server advises to wait for before the next attempt.
+         *
+         * @return zero: nothing
+         */
+        public Duration retryAfter() {
+            return retryAfter;
         }
 
         /**

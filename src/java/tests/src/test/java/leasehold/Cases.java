@@ -407,6 +407,28 @@ abstract class Cases implements Reporter.Case {
     }
 
     @Test
+    void busy_scope_is_unavailable() throws Exception {
+        var asked = new ArrayList<Retry.Reason>();
+        LeaseClient client = site.client(site.builder().strategy(retry -> {
+            asked.add(retry.reason());
+            return Optional.empty();
+        }));
+        Lease lease = site.lease(client).acquire();
+        Connection connection = site.connection();
+        try (PreparedStatement row = connection.prepareStatement("select from leasehold.scope where namespace = 'cases' and key = ? for update")) {
+            row.setString(1, site.key);
+            row.execute();
+        }
+        assertEquals(Retry.Reason.SCOPE_BUSY, assertThrows(LeaseException.Unavailable.class, lease::downgrade).reason());
+        assertEquals(List.of(Retry.Reason.SCOPE_BUSY), asked);
+        if (site.on.equals("grpc")) { // in SQL an acquire never waits for the row
+            assertEquals(Retry.Reason.SCOPE_BUSY, assertThrows(LeaseException.Unavailable.class, () -> site.lease(client).acquire()).reason());
+        }
+        connection.rollback();
+        lease.release();
+    }
+
+    @Test
     void downgrade_lets_readers_in() throws Exception {
         LeaseClient client = site.client();
         Lease lease = site.lease(client).duration(seconds(30)).acquire();

@@ -38,6 +38,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 import leasehold.grpc.Daemons;
 import leasehold.grpc.LeaseDeadline;
 import leasehold.v1.GetLeaseRequest;
@@ -485,6 +486,23 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    void retry_reasons_are_those_of_c() throws Exception {
+        String header = Files.readString(Path.of(System.getenv("LEASEHOLD_CASES")).resolveSibling("../../src/leasehold_retry.h"));
+        List<String> names = Pattern.compile("(?m)^ {4}LH_RETRY_(\\w+),$").matcher(header).results().map(each -> each.group(1)).toList();
+        assertEquals(names, Stream.of(Retry.Reason.values()).map(Enum::name).toList());
+        var rows = Pattern.compile("(?m)^ \\*   ([A-Z_, ]+?) {2,}(yes|no) +(yes|no) +the (next|same)$").matcher(header);
+        var seen = new ArrayList<String>();
+        while (rows.find()) {
+            for (String name : rows.group(1).split(", ")) {
+                Retry.Reason reason = Retry.Reason.valueOf(name);
+                assertEquals(rows.group(2) + rows.group(3), (reason.isUnsent() ? "yes" : "no") + (reason.isAlways() ? "yes" : "no"), name);
+                seen.add(name);
+            }
+        }
+        assertEquals(names.size(), seen.size());
+    }
+
+    @Test
     void retries_are_logged() throws Exception {
         record Step(Retry retry, Optional<Duration> delay) {
         }
@@ -498,7 +516,8 @@ class GrpcCasesTest extends DirectCases {
         refuse(proxy, false);
         Lease lease = waiter.get();
         for (Step step : log) {
-            assertEquals("Acquire SOCKET_NOT_AVAILABLE " + Optional.of(Duration.ofMillis(100)), step.retry.verb() + " " + step.retry.reason() + " " + step.delay);
+            Duration delay = Duration.ofMillis(Math.min(1L << Math.min(step.retry.failures() - 1, 9), 500));
+            assertEquals("Acquire SOCKET_NOT_AVAILABLE " + Optional.of(delay), step.retry.verb() + " " + step.retry.reason() + " " + step.delay);
         }
         log.clear();
         assertThrows(LeaseException.Held.class, () -> site.lease(client).acquire());

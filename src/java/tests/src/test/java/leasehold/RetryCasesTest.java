@@ -156,15 +156,15 @@ class RetryCasesTest implements Reporter.Case {
         waiter.get();
         for (Step step : log) {
             assertEquals("Acquire", step.retry.verb());
-            assertEquals(Optional.of(Duration.ofMillis(100)), step.delay);
+            assertEquals(Optional.of(Duration.ofMillis(Math.min(1L << Math.min(step.retry.failures() - 1, 9), 500))), step.delay);
         }
         log.clear();
         assertThrows(LeaseException.Held.class, () -> site.lease(client).acquire());
         assertEquals(1, log.size());
         assertEquals(Retry.Reason.LEASE_HELD, log.get(0).retry.reason());
         assertEquals(Optional.empty(), log.get(0).delay);
-        var delays = Stream.of(1, 6, 11).map(n -> Retry.BEST_EFFORT.next(new Retry("Acquire", "a", "b", Retry.Reason.SCOPE_BUSY, null, n,
-                EnumSet.of(Retry.Reason.SCOPE_BUSY), seconds(5))).orElseThrow().toMillis() + " " + Retry.controlledBackoff(n).toMillis()).toList();
+        var delays = Stream.of(1, 6, 11).map(n -> Retry.BEST_EFFORT.next(new Retry("Acquire", "a", "b", Retry.Reason.SCOPE_BUSY, null, n, n,
+                EnumSet.of(Retry.Reason.SCOPE_BUSY), seconds(5), Duration.ZERO)).orElseThrow().toMillis() + " " + Retry.controlledBackoff(n).toMillis()).toList();
         assertEquals(List.of("1 1", "32 1000", "500 1000"), delays);
     }
 }

@@ -3,9 +3,11 @@ package leasehold.grpc;
 import com.google.protobuf.Any;
 import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.rpc.ErrorInfo;
+import com.google.rpc.RetryInfo;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.protobuf.StatusProto;
+import java.time.Duration;
 import java.util.Map;
 import leasehold.LeaseException;
 import leasehold.Retry;
@@ -23,6 +25,7 @@ record Errors(Transport.Ref ref) {
     RuntimeException of(Status status, Metadata trailers, boolean isSent) {
         ErrorInfo info = ErrorInfo.getDefaultInstance();
         Contention contention = Contention.getDefaultInstance();
+        Duration after = Duration.ZERO;
         String message = status.getDescription() == null ? status.getCode().name() : status.getDescription();
         try {
             for (Any detail : StatusProto.fromStatusAndTrailers(status, trailers).getDetailsList()) {
@@ -30,6 +33,9 @@ record Errors(Transport.Ref ref) {
                     info = detail.unpack(ErrorInfo.class);
                 } else if (detail.is(Contention.class)) {
                     contention = detail.unpack(Contention.class);
+                } else if (detail.is(RetryInfo.class)) {
+                    var delay = detail.unpack(RetryInfo.class).getRetryDelay();
+                    after = Duration.ofSeconds(delay.getSeconds(), delay.getNanos());
                 }
             }
         } catch (InvalidProtocolBufferException e) { // not one of a daemon's
@@ -45,10 +51,16 @@ record Errors(Transport.Ref ref) {
                 return new LeaseException.InvalidArgument(message, facts.getOrDefault("field", ""), facts.getOrDefault("limit", ""), null);
             case "NAMESPACE_FROZEN", "HOOK_REJECTED", "LEASE_ENDED", "QUOTA_EXCEEDED", "UNAUTHENTICATED", "ACCESS_DENIED", "NOT_ASKED":
                 return new LeaseException.Denied(info.getReason(), message, null);
-            case "SCOPE_BUSY", "BLOCKING_TIMEOUT", "SHUTTING_DOWN", "DATABASE_UNAVAILABLE", "OVERLOADED":
-                return new LeaseException.Unavailable(message, null, Retry.Reason.valueOf(info.getReason()));
             default:
                 break;
+        }
+        for (Retry.Reason each : Retry.Reason.values()) {
+            if (each.isUnsent() && each.name().equals(info.getReason())) {
+                return new LeaseException.Unavailable(message, null, each, after);
+            }
+        }
+        if (!after.isZero()) {
+            return new LeaseException.Unavailable(message, null, Retry.Reason.RETRY_INFO, after);
         }
         switch (status.getCode()) {
             case UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED, FAILED_PRECONDITION:
