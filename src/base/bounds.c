@@ -25,7 +25,7 @@ static const struct {
 };
 
 #define NUMBER(name, option, most, ...) {#name, option, most},
-const struct lh_acquire_number lh_acquire_numbers[] = {LH_ACQUIRE_NUMBERS(NUMBER)};
+const struct lh_acquire_number lh_acquire_numbers[] = {LH_ACQUIRE_NUMBERS(NUMBER, )};
 
 /* --- rules --- */
 

@@ -78,7 +78,7 @@ extern const struct lh_acquire_number {
 
 enum {
 #define LH_NUMBER_INDEX(name, ...) LH_ACQUIRE_NUMBER_##name,
-    LH_ACQUIRE_NUMBERS(LH_NUMBER_INDEX) LH_ACQUIRE_NUMBER_COUNT
+    LH_ACQUIRE_NUMBERS(LH_NUMBER_INDEX, ) LH_ACQUIRE_NUMBER_COUNT
 #undef LH_NUMBER_INDEX
 };
 

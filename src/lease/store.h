@@ -90,7 +90,7 @@ struct lh_acquire_terms {
     const char *principal; /* the proved caller, see lh_rpc_call_principal */
     const char *labels;    /* a JSON object of strings */
     int64_t duration_us;
-    LH_ACQUIRE_NUMBERS(LH_NUMBER_MEMBER) /* a negative priority: the policy's max_priority does not bind the caller */
+    LH_ACQUIRE_NUMBERS(LH_NUMBER_MEMBER, ) /* a negative priority: the policy's max_priority does not bind the caller */
 };
 
 struct lh_acquire_item {
