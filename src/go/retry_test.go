@@ -145,7 +145,7 @@ var retryCases = []testCase{
 		c := s.client(leasehold.WithStrategy(func(r leasehold.Retry) (time.Duration, bool) {
 			asked = append(asked, r.Reason)
 			return 0, false
-		}))
+		}), leasehold.Patience(time.Minute))
 		l := s.acquire(c)
 		end := s.lock()
 		var busy *leasehold.UnavailableError

@@ -88,7 +88,7 @@ module.exports = {
   },
   async busy_scope_is_unavailable(site) {
     const asked = [];
-    const client = site.client(undefined, { strategy: ({ reason }) => { asked.push(reason); return null; } });
+    const client = site.client(undefined, { patienceMs: 60_000, strategy: ({ reason }) => { asked.push(reason); return null; } });
     const lease = await site.acquire(client);
     // In SQL an acquire never waits for the row.
     const calls = [() => lease.downgrade(), ...(site.on === 'grpc' ? [() => site.acquire(client)] : [])];

@@ -99,7 +99,7 @@ def decides_about_held(place):
 
 def busy_scope_is_unavailable(place):
     key, asked = fresh(), []
-    client = place.client(strategy=lambda retry: asked.append(retry.reason))  # None: it refuses
+    client = place.client(timeout=60, strategy=lambda retry: asked.append(retry.reason))  # None: it refuses
     lease = client.lease(NAMESPACE, key).acquire()
     calls = [lease.downgrade] + ([client.lease(NAMESPACE, key).acquire] if place.transport == "grpc" else [])  # in SQL an acquire never waits for the row
     session = place.session()

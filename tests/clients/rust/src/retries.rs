@@ -133,7 +133,7 @@ pub const CASES: &[crate::Case] = &[
             its.lock().expect("reasons").push(retry.reason);
             None
         });
-        let client = s.made(Client::builder().strategy(refusing), &s.target);
+        let client = s.made(Client::builder().strategy(refusing).patience(MINUTE), &s.target);
         let is_busy = |end: Result<(), Error>| match end {
             Err(Error::Unavailable(trouble)) => assert_eq!(trouble.reason, RetryReason::ScopeBusy),
             other => panic!("{other:?}"),
