@@ -86,7 +86,7 @@ class Scope:
         self.waiters = {}
         self.guards = {}
         self.asked = set()        # tokens with an open request
-        self.passed_over = {}     # lease: a fault of the grant before, unless both were granted by one decision
+        self.passed_over = {}     # lease: a fault of a grant before, unless both were granted by one decision
 
 
 class Judge:
@@ -148,11 +148,9 @@ class Judge:
         scope.capacity = event.token
 
     def on_grant(self, event, scope):
-        passed_over = scope.passed_over.get(event.lease)
-        if passed_over is not None and (passed_over[0].at, passed_over[0].actor) == (event.at, event.actor):
-            del scope.passed_over[event.lease]
-        else:
+        if any((before.at, before.actor) != (event.at, event.actor) for before, _ in scope.passed_over.values()):
             self.tell_passed_over(scope)
+        scope.passed_over.pop(event.lease, None)
         room_at = self.make_room(event, scope)
         self.check_token(event, scope)
         if (event.lease, event.scope) in self.granted:

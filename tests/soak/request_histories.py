@@ -32,6 +32,16 @@ GOOD = {
         4 end k A
         4 grant k B 11 60 c 1
         4 grant k C 12 60 c 1''',
+    'three of one decision': '''
+        0 ageing - - - 2
+        1 grant k A 10 31
+        2 queue k B 1 60 c - - 0
+        2 queue k C 2 60 c - - 0
+        2 queue k D 3 60 c - - 1
+        4 end k A
+        4 grant k B 11 60 c 1
+        4 grant k C 12 60 c 1
+        4 grant k D 13 60 c 1''',
     'a request that is heard, refused, and made again': '''
         1 grant k A 10 31
         1 hear k A
@@ -69,6 +79,16 @@ BROKEN = {
         4 end k A
         4 grant k B 11 60 c 1
         4.1 grant k C 12 60 c 1'''),
+    'two of one decision, which passes over a priority': ('overtaking', '''
+        0 ageing - - - 2
+        1 grant k A 10 31
+        2 queue k B 1 60 c - - 0
+        2 queue k C 2 60 c - - 0
+        2 queue k D 3 60 c - - 1
+        4 end k A
+        4 grant k B 11 60 c 1
+        4 grant k C 12 60 c 1
+        4.1 grant k D 13 60 c 1'''),
     'a newcomer with too small a priority': ('overtaking', '''
         0 ageing - - - 2
         1 grant k A 10 31
