@@ -114,9 +114,14 @@ def figures(found):
     return report.table(rows)
 
 
+def narrow(text):
+    """Tables without the blanks around their cells, as the other pages have them."""
+    return ''.join(re.sub(r' *\| *', '|', re.sub('-{4,}', '---', line)) if line.startswith('|') else line for line in text.splitlines(True))
+
+
 def publish_readme(found):
     before, rest = README.read_text().split(report.BEGIN)
-    README.write_text(before + report.BEGIN + '\n' + figures(found) + '\n' + report.END + rest.split(report.END)[1])
+    README.write_text(before + report.BEGIN + '\n' + narrow(figures(found)) + '\n' + report.END + rest.split(report.END)[1])
 
 
 def publish(results):
@@ -128,7 +133,7 @@ def publish(results):
             before, after = text.split(heading + '\n')
             text = (before + section(heading, about, machine_of(samples, results.machines), report.summarize(samples)) +
                     ''.join(re.findall(r'\n## .*', after, re.S)))
-    PAGE.write_text(text)
+    PAGE.write_text(narrow(text))
     found = report.summarize(results.samples)
     if {'pairs', 'handoff', 'heartbeats'} <= set(found):
         publish_readme(found)
