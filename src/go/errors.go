@@ -81,8 +81,8 @@ type ArgumentError struct {
 
 func (e *ArgumentError) Error() string { return "leasehold: " + e.Message }
 
-// UnavailableError says that no server could be reached in time, or that a transaction kept the row locked. An acquire that ends with it holds nothing for long: what was
-// granted unheard is released as soon as a server can be reached, or ends by its deadline.
+// UnavailableError says that no server could be reached in time, or that a transaction kept the row locked. An acquire that ends
+// with it holds nothing for long: what was granted unheard is released as soon as a server can be reached, or ends by its deadline.
 type UnavailableError struct {
 	Err        error
 	Reason     RetryReason // of the last attempt; may be empty

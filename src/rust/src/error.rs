@@ -17,8 +17,8 @@ pub enum Error {
         reason: String,
         message: String,
     },
-    /// No server could be reached in time, or a transaction kept the row locked. An acquire that ends with it holds nothing for long: what was granted unheard is released as soon
-    /// as a server can be reached, or ends by its deadline.
+    /// No server could be reached in time, or a transaction kept the row locked. An acquire that ends with it holds nothing for long: what was
+    /// granted unheard is released as soon as a server can be reached, or ends by its deadline.
     Unavailable(Unavailable),
     /// The COMMIT of a transaction with the lease was not answered, and its outcome could not be looked up. A lease that it was to release counts as lost;
     /// one that it may have acquired is given back.
