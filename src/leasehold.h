@@ -323,10 +323,14 @@ struct lh_acquire_options {
      * that the server cuts (BLOCKING_TIMEOUT), and keeps its place in the queue.
      */
     int64_t wait_us;
-    bool wait_while_alive;     /* wait as long as the holder is alive; then wait_us begins to count */
-    int64_t timeout_us;        /* beyond the wait; default: the client's */
-    const char *owner;         /* default: the client's */
-    const char *lease_key;     /* a UUID; default: a new one. The key of a held lease returns that lease */
+    bool wait_while_alive; /* wait as long as the holder is alive; then wait_us begins to count */
+    int64_t timeout_us;    /* beyond the wait; default: the client's */
+    const char *owner;     /* default: the client's */
+    /*
+     * A UUID; default: a new one. The key of a held lease returns that lease. If the request fails, a lease that it was
+     * granted stays until its deadline: acquire again with the key to get it.
+     */
+    const char *lease_key;
     const char *const *labels; /* "name=value" each, NULL at the end; at most 16 */
     lh_waiting_cb *on_waiting; /* called with the obstacle at least every 5 s; may be NULL */
     void *on_waiting_arg;

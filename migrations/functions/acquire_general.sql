@@ -310,11 +310,11 @@ begin
     update leasehold.scope s
        set {{renewal.set w}}
       from (select distinct on (u.namespace, u.key) u.owner, p_principals[u.n] as principal, u.labels, u.duration, (u.rules).grace as grace,
-                   v_life.id as life_id, v_now as now, x.row_id, x.check_at, x.heartbeats,
+                   v_life.id as life_id, v_now as now, x.row_id, x.check_at, x.heartbeats, x.granted_by,
                    leasehold_internal.renewed_until(u.scope, u.duration, leasehold_internal.hold_limit(u.rules), v_life, v_now) as deadline
               from unnest(v_work) u
              cross join lateral (
-               select x.ctid as row_id, x.check_at, x.heartbeats
+               select x.ctid as row_id, x.check_at, x.heartbeats, x.granted_by
                  from leasehold.scope x
                 where x.namespace = u.namespace and x.key = u.key
                offset 0) x
@@ -337,12 +337,15 @@ begin
        and h.namespace = w.namespace and h.key = w.key and h.lease_key = w.lease_key and h.state <> 'ended' and not h.lapsed;
   end if;
 
-  -- The queue: a waiter that comes back keeps its place, and its wait never grows. null is no limit, and least() skips it.
+  -- The queue: a waiter that comes back keeps its place, or has a new one where its wait was over, and waits as long as its daemon says now:
+  -- one whose wait is over here alone keeps those behind it from being asked.
   if v_queues then
     update leasehold.waiter q
        set coordinator = p_coordinator,
            away_until = null,
-           wait_until = least(q.wait_until, v_now + w.wait),
+           ticket = case when q.wait_until <= v_now then nextval('leasehold.ticket') else q.ticket end,
+           enqueued_at = case when q.wait_until <= v_now then v_now else q.enqueued_at end,
+           wait_until = v_now + w.wait,
            owner = w.owner,
            principal = p_principals[w.n],
            duration = w.duration,

@@ -380,8 +380,10 @@ security definer
 as $$
   select c.id::text, c.host, c.pid::text, c.version, leasehold_internal.epoch_us(c.started_at), leasehold_internal.epoch_us(c.seen_at),
          (c.seen_at > n.now - interval '5 s')::text, (c.id::text = p_key)::text, leasehold_internal.to_us(n.now - c.seen_at)::text,
-         (select count(*)::text from leasehold.waiter w where w.coordinator = c.id), c.id::text
+         coalesce(w.waiters, 0)::text, c.id::text
     from leasehold.coordinator c
+    left join (select q.coordinator, count(*) as waiters from leasehold.waiter q group by q.coordinator) w
+      on w.coordinator = c.id
    cross join (select clock_timestamp() as now) n
    where p_after is null or c.id > p_after::uuid
    order by c.id

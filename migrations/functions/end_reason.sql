@@ -1,5 +1,5 @@
 -- How the lease of this lease key ended: released, failed, expired, forced or max_hold. Returns null while it is held, and where the scope
--- does not remember it: of exclusive leases it remembers the last eight. Locks nothing.
+-- does not remember it: of exclusive leases it remembers the last eight. A lease whose holder heard that it is lost has expired, before its reap too. Locks nothing.
 create or replace function leasehold.end_reason(namespace text, key text, lease_key uuid) returns text
 language plpgsql stable
 security definer
@@ -11,12 +11,12 @@ begin
   {{refused.text}}
   {{denied.text}}
   return coalesce(
-    (select leasehold_internal.end_reason(s, end_reason.lease_key)
+    (select coalesce(leasehold_internal.end_reason(s, end_reason.lease_key), case when s.lapsed and s.lease_key = end_reason.lease_key then 'expired' end)
        from leasehold.scope s
       where s.namespace = end_reason.namespace and s.key = end_reason.key),
-    (select case h.outcome when 'ok' then 'released' else h.outcome end
+    (select case when h.state <> 'ended' then 'expired' when h.outcome = 'ok' then 'released' else h.outcome end
        from leasehold.share h
-      where h.namespace = end_reason.namespace and h.key = end_reason.key and h.lease_key = end_reason.lease_key and h.state = 'ended'));
+      where h.namespace = end_reason.namespace and h.key = end_reason.key and h.lease_key = end_reason.lease_key and (h.state = 'ended' or h.lapsed)));
 end
 $$;
 comment on function leasehold.end_reason is

@@ -180,7 +180,9 @@ begin
   end if;
   -- After a restart the numbers of processes and transactions begin anew; a clock that was set back begins anew, too.
   delete from leasehold.guard_session s
-   where s.seen_at < pg_postmaster_start_time() or s.seen_at > v_now
+   where s.seen_at < (select case l.source when 'engine' then l.started_at else leasehold_internal.server_start() end
+                        from leasehold_internal.this_life() l)
+      or s.seen_at > v_now
       or not exists (select from unnest(v_pids, v_transactions) as g (pid, transaction)
                       where g.pid = s.pid and g.transaction = s.transaction);
   insert into leasehold.guard_session (pid, transaction, seen_at)

@@ -268,7 +268,8 @@ $$;
 
 -- Promise 11: a holder that lost its lease gets LOST with the reason, never OK.
 -- Whether each item's lease key still holds its scope: ok, lost (with the reason) or busy. An expired lease is marked
--- lapsed here, for its holder is about to be told, and must never revive. The caller has the rows locked.
+-- lapsed here, for its holder is about to be told, and must never revive. The caller has the rows locked. A lease of a key that
+-- another database has is busy, where its end is not known here: a daemon that asks here has not read yet that its key went away.
 create or replace function leasehold_internal.mark_lost(
   p_work leasehold.item_work[], p_life leasehold.life_now, p_now timestamptz)
 returns leasehold.item_work[]
@@ -276,6 +277,7 @@ language plpgsql
 as $$
 declare
   v_rules leasehold.rules[] := '{}';
+  v_is_spread constant boolean := exists (select from leasehold.spread);
 begin
   -- The policy matters only to what would have expired without one.
   if exists (select 1 from unnest(p_work) w where leasehold_internal.is_expired(w.scope, p_life, 'takeover', p_now)) then
@@ -301,18 +303,25 @@ begin
   end if;
   return array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold,
-               case when w.hold = 'busy' then 'busy' when h.is_mine and not h.is_over then 'ok' else 'lost' end,
-               case when w.hold = 'busy' or (h.is_mine and not h.is_over) then null
+               case when w.hold = 'busy' or a.is_away then 'busy' when h.is_mine and not h.is_over then 'ok' else 'lost' end,
+               case when w.hold = 'busy' or a.is_away or (h.is_mine and not h.is_over) then null
                     when h.is_mine
                       then leasehold_internal.outcome_at_end('expired', (w.scope).deadline, (w.scope).heartbeat_at, (w.scope).duration)
-                    else coalesce(leasehold_internal.end_reason(w.scope, w.lease_key), 'unknown') end,
+                    else coalesce(a.end_reason, 'unknown') end,
                null, null, null)::leasehold.item_work
       from unnest(p_work) w
      cross join lateral (
        select coalesce((select r.expiry from unnest(v_rules) r where r.namespace = w.namespace), 'takeover') as expiry offset 0) e
      cross join lateral (
        select coalesce((w.scope).state = 'held' and (w.scope).lease_key = w.lease_key, false) as is_mine,
-              coalesce((w.scope).lapsed, false) or leasehold_internal.is_expired(w.scope, p_life, e.expiry, p_now) as is_over) h);
+              coalesce((w.scope).lapsed, false) or leasehold_internal.is_expired(w.scope, p_life, e.expiry, p_now) as is_over) h
+     cross join lateral (select case when not h.is_mine then leasehold_internal.end_reason(w.scope, w.lease_key) end as end_reason offset 0) o
+     cross join lateral (
+       select o.end_reason,
+              case when v_is_spread and not h.is_mine and o.end_reason is null
+                   then not leasehold_internal.has_key((leasehold_internal.spread_of(w.namespace)).slots, w.key)
+                   else false end as is_away
+       offset 0) a);
 end
 $$;
 

@@ -44,7 +44,7 @@ as $$
          i.started_at,
          coalesce(i.table_oid = 'leasehold.incarnation'::regclass::oid
                   and case i.source when 'engine' then leasehold_internal.is_life_of_engine(i.system_identifier, i.timeline)
-                                    else i.postmaster_start = pg_postmaster_start_time() end, false),
+                                    else i.postmaster_start = leasehold_internal.server_start() end, false),
          exists (select 1 from leasehold.incarnation_marker)
          and not exists (select from leasehold.coordinator c where c.cannot_write and c.seen_at > i.started_at - interval '5 s'),
          coalesce((select max(c.seen_at) between i.started_at - interval '5 min' and clock_timestamp() - interval '5 s'

@@ -1,5 +1,6 @@
 -- Callers that no longer wait: `p_away` false gives the place up for good, true keeps it for 10 s, passed over. Only this
--- coordinator's own places and grants are touched: the caller may have come back by another one. A lease that was granted in
+-- coordinator's own places and grants are touched: the caller may have come back by another one, and a lease that two have granted and
+-- renewed may be held by a caller of the other, so that it ends by its holder or its expiry. A lease that was granted in
 -- the same instant is ended again (released), or with `p_away` returned: outcome granted, with its lease. Else ok, with the
 -- holder's lease and how many live waiters were ahead, or busy. Ending it runs the hooks of release_fail; where they veto, it stays
 -- and ends by its expiry (ok). Where this call runs no hooks: hooked, with their time limit as duration_us, and nothing changed.

@@ -69,6 +69,16 @@ begin
 end
 $$;
 
+-- When this server was started. A function that is hidden fails the statement that names it, whichever branch is taken: whoever asks under a
+-- condition asks here. Locks nothing.
+create or replace function leasehold_internal.server_start() returns timestamptz
+language plpgsql stable
+as $$
+begin
+  return pg_postmaster_start_time();
+end
+$$;
+
 -- Does an engine's function still answer what was written down? Locks what that function locks.
 create or replace function leasehold_internal.is_life_of_engine(p_system_identifier bigint, p_timeline bigint) returns boolean
 language plpgsql stable
@@ -103,7 +113,7 @@ begin
   words := case source when 'wal' then 'timeline ' || timeline
                        when 'epoch' then 'epoch ' || timeline
                        else (select s.function_name from leasehold.life_source s) || ' says ' || case timeline when 0 then 'a text' else timeline::text end end
-           || case when source <> 'engine' then ', running since ' || date_trunc('second', pg_postmaster_start_time()) else '' end;
+           || case when source <> 'engine' then ', running since ' || date_trunc('second', leasehold_internal.server_start()) else '' end;
 exception when others then
   -- A service hides a function, has none of that name, or does not answer it.
   get stacked diagnostics v_message = message_text;

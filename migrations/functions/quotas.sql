@@ -64,7 +64,9 @@ as $$
 $$;
 
 -- Write down what is held below a prefix: counted (`p_is_recount`), or what leases_counted() says. Former counts, and the changes that are counted
--- in, go: who does not see the new count sees those. In READ COMMITTED. Locks the rows that go, and waits for nobody.
+-- in, go: who does not see the new count sees those. Where two counts are there, the one is used for whose snapshot more transactions had ended
+-- (`seen`, without its own). Another session's may not see this one's changes, and be used once these are committed: so its own stay, as one row,
+-- until it has ended. In READ COMMITTED. Locks the rows that go, and waits for nobody.
 create or replace function leasehold_internal.count_leases(p_prefix text, p_is_recount boolean) returns void
 language plpgsql
 set enable_seqscan = off
@@ -74,13 +76,14 @@ declare
 begin
   -- In one statement, which has one snapshot.
   insert into leasehold.quota_base (prefix, life, mark, seen, next_one, running, writer, last_own, counted_at, amount)
-  select p_prefix, i.id, m.last_value, pg_snapshot_xmax(s.now)::text::bigint - cardinality(r.running), pg_snapshot_xmax(s.now), r.running,
-         pg_current_xact_id(), (select n.last_value from leasehold.quota_number n),
+  select p_prefix, i.id, m.last_value,
+         pg_snapshot_xmax(s.now)::text::bigint - cardinality(r.running) - (s.own < pg_snapshot_xmax(s.now))::integer, pg_snapshot_xmax(s.now), r.running,
+         s.own, (select n.last_value from leasehold.quota_number n),
          case when p_is_recount then clock_timestamp() else c.counted_at end,
          case when p_is_recount then leasehold_internal.leases_below(p_prefix) else c.held end
     from leasehold_internal.this_life() i
    cross join leasehold.policy_mark m
-   cross join (select pg_current_snapshot() as now offset 0) s
+   cross join (select pg_current_snapshot() as now, pg_current_xact_id() as own offset 0) s
    cross join lateral (select array(select x from pg_snapshot_xip(s.now) x) as running) r
     left join leasehold_internal.leases_counted(p_prefix) c on true
    where p_is_recount or c.held is not null
@@ -92,10 +95,18 @@ begin
   delete from leasehold.quota_change c
    where c.ctid = any (array(select x.ctid from leasehold.quota_change x
                               where x.prefix = p_prefix
-                                and case when x.changed_by = v_base.writer then x.number <= v_base.last_own
-                                         else x.changed_by < v_base.next_one and x.changed_by <> all (v_base.running)
-                                              or x.changed_by >= pg_snapshot_xmax(pg_current_snapshot()) end
+                                and x.changed_by <> v_base.writer
+                                and (x.changed_by < v_base.next_one and x.changed_by <> all (v_base.running)
+                                     or x.changed_by >= pg_snapshot_xmax(pg_current_snapshot()))
                                 for update skip locked));
+  with own as (
+    select x.ctid, x.number, x.amount
+      from leasehold.quota_change x
+     where x.prefix = p_prefix and x.changed_by = v_base.writer and x.number <= v_base.last_own),
+  gone as (
+    delete from leasehold.quota_change c where c.ctid = any (array(select o.ctid from own o)) and (select count(*) from own) > 1)
+  insert into leasehold.quota_change (prefix, changed_by, number, amount)
+  select p_prefix, v_base.writer, max(o.number), sum(o.amount) from own o having count(*) > 1;
 end
 $$;
 

@@ -323,7 +323,7 @@ begin
   v_work := array(
     select row(0, w.namespace, w.key, null, null, null, null, null, s.scope, 'locked', null, null, null, null, null)::leasehold.item_work
       from (select distinct g.namespace, g.key
-              from (select q.namespace, q.key from leasehold.waiter q where q.coordinator = any (v_dead)
+              from (select q.namespace, q.key from leasehold.waiter q where v_dead <> '{}' and q.coordinator = any (v_dead)
                     union all
                     select q.namespace, q.key from leasehold.waiter q where q.away_until <= v_now
                     union all

@@ -25,6 +25,8 @@ declare
 begin
   return case
     when v_problem.field is not null then v_problem
+    when (leasehold_internal.spread_of(p_new.name)).namespace is not null
+      then row('name', format('in one database, as a schedule and its ticks are: %s is spread', p_new.name))::leasehold_internal.problem
     when v_expression is not null then row('expression', v_expression)::leasehold_internal.problem
     when v_zone is not null then row('time_zone', v_zone)::leasehold_internal.problem
     when p_new.starts_at not between '1970-01-01Z' and '9000-01-01Z' then row('starts_at', '1970 to 9000, is ' || p_new.starts_at)::leasehold_internal.problem

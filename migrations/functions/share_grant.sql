@@ -180,11 +180,11 @@ begin
   update leasehold.share h
      set {{renewal.set w}}
     from (select distinct on (u.namespace, u.key, u.lease_key) u.owner, p_principals[u.n] as principal, u.labels, u.duration,
-                 (u.rules).grace as grace, p_life.id as life_id, p_now as now, x.row_id, x.check_at, x.heartbeats,
+                 (u.rules).grace as grace, p_life.id as life_id, p_now as now, x.row_id, x.check_at, x.heartbeats, x.granted_by,
                  leasehold_internal.renewed_until(u.holder, u.duration, leasehold_internal.hold_limit(u.rules), p_life, p_now) as deadline
             from unnest(p_work) u
            cross join lateral (
-             select x.ctid as row_id, x.check_at, x.heartbeats
+             select x.ctid as row_id, x.check_at, x.heartbeats, x.granted_by
                from leasehold.share x
               where x.namespace = u.namespace and x.key = u.key and x.lease_key = u.lease_key
              offset 0) x

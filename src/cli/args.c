@@ -59,10 +59,10 @@ static const struct lh_option *find(const struct table *table, int answer)
 }
 
 /* Names that people try, and what they mean by them: suggested, never accepted. */
-static const char *const synonyms[][2] = {{"length", "duration"},    {"ttl", "duration"}, {"lease-time", "duration"},
-                                          {"host", "server"},        {"dsn", "database"}, {"format", "output"},
-                                          {"json", "output"},        {"name", "owner"},   {"error", "fail"},
-                                          {"recursive", "children"}, {"units", "shared"}};
+static const char *const synonyms[][2] = {{"length", "duration"}, {"ttl", "duration"}, {"lease-time", "duration"},
+                                          {"host", "server"},     {"dsn", "database"}, {"format", "output"},
+                                          {"name", "owner"},      {"error", "fail"},   {"recursive", "children"},
+                                          {"units", "shared"}};
 
 static const char *nearest_option(const struct table *table, const char *word)
 {

@@ -1,7 +1,7 @@
 /*
  * check-database: connects as a daemon would, twice, and tells what it finds, line by line. What one statement answers is in
  * database_checks.c; here is what takes two sessions, a clock or a wait: the pooler, LISTEN, the clock, the schema and how
- * long a commit takes. Writes nothing but a message in the WAL, for the time of a commit.
+ * long a lease and a commit take. Writes nothing but a message in the WAL, for the time of a commit; leases are rolled back.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -273,12 +273,40 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* How long an acquire and its release take, or -1 where this role may not, or there is no schema. It is rolled back: no
+ * row stays, and no notification is sent. */
+static int64_t pair_us(struct check *check)
+{
+    static const char acquire[] =
+        "select token as v from leasehold.acquire('leasehold_check', 'pair of ' || pg_backend_pid(), '30 s',"
+        " owner => 'check-database', lease_key => '00000000-0000-4000-8000-0000000000cd')";
+    static const char release[] = "select leasehold.release_ok('leasehold_check', 'pair of ' || pg_backend_pid(),"
+                                  " '00000000-0000-4000-8000-0000000000cd')::integer as v";
+    struct lh_error error = {0};
+    int64_t begun_us, took_us = -1;
+
+    if (lh_query_run(lh_session_conn(check->a), "begin", &error) != LH_OK)
+        return -1;
+    begun_us = lh_clock_us();
+    if (ask_number(check->a, acquire) > 0 && ask_number(check->a, release) == 1)
+        took_us = lh_clock_us() - begun_us;
+    lh_query_run(lh_session_conn(check->a), "rollback", &error);
+    return took_us;
+}
+
+static double median_ms(int64_t times_us[COMMITS])
+{
+    qsort(times_us, COMMITS, sizeof(*times_us), compare_times);
+    return (double)times_us[COMMITS / 2] / (double)LH_US_PER_MS;
+}
+
 /* A message in the WAL is the least that a commit waits for, whatever the role may write. */
-static void check_commits(struct check *check)
+static void check_latency(struct check *check)
 {
     static const char advice[] =
         "each acquire and release waits for one: look at the disk, and at the way to synchronous standbys";
-    int64_t asks_us[COMMITS], commits_us[COMMITS], begun_us;
+    int64_t asks_us[COMMITS], commits_us[COMMITS], pairs_us[COMMITS], begun_us;
+    double ask_ms, commit_ms, pair_ms;
 
     for (int i = 0; i < COMMITS; i++) {
         begun_us = lh_clock_us();
@@ -288,12 +316,20 @@ static void check_commits(struct check *check)
         if (ask_number(check->a, "select 1 as v from pg_logical_emit_message(true, 'leasehold', 'check-database')") < 0)
             return; /* a standby, or a role that may not: told elsewhere */
         commits_us[i] = lh_clock_us() - begun_us;
+        pairs_us[i] = pair_us(check);
     }
-    qsort(asks_us, COMMITS, sizeof(*asks_us), compare_times);
-    qsort(commits_us, COMMITS, sizeof(*commits_us), compare_times);
-    add(check, "latency", commits_us[COMMITS / 2] > SLOW_COMMIT_US ? LEVEL_WARNING : LEVEL_OK, advice,
-        "a question takes %.2f ms, a commit %.2f ms", (double)asks_us[COMMITS / 2] / (double)LH_US_PER_MS,
-        (double)commits_us[COMMITS / 2] / (double)LH_US_PER_MS);
+    ask_ms = median_ms(asks_us);
+    commit_ms = median_ms(commits_us);
+    pair_ms = median_ms(pairs_us);
+    add(check, "latency", commit_ms * LH_US_PER_MS > SLOW_COMMIT_US ? LEVEL_WARNING : LEVEL_OK, advice,
+        "a question takes %.2f ms, a commit %.2f ms", ask_ms, commit_ms);
+    if (pair_ms >= 0)
+        add(check, "pair", LEVEL_OK, "", "an acquire and its release take %.2f ms, and two commits: %.2f ms in all",
+            pair_ms, pair_ms + 2 * commit_ms);
+    else
+        add(check, "pair", LEVEL_NOTE,
+            "ask as a member of leasehold_client or leasehold_coordinator, with the schema there",
+            "this role cannot acquire a lease in SQL here, so that it was not measured");
 }
 
 /* --- the report --- */
@@ -339,19 +375,29 @@ static void print_json(const struct check *check)
     json_decref(all);
 }
 
-static enum lh_exit open_both(struct check *check)
+/* Switches off what could cut the session before the report is made, as a daemon does (pg/session.c). */
+static enum lh_exit open_session(struct lh_session **session, const struct lh_cli *cli)
 {
-    enum lh_exit status = lh_database_open(&check->a, check->cli, LH_DATABASE_READ);
+    static const char settings[] =
+        "select count(set_config(s.name, s.value, false))"
+        "  from (values ('lock_timeout', '5s'), ('idle_in_transaction_session_timeout', '10s'),"
+        "               ('idle_session_timeout', '0'), ('transaction_timeout', '0')) s (name, value)"
+        " where current_setting(s.name, true) <> s.value";
+    enum lh_exit status = lh_database_open(session, cli, LH_DATABASE_READ);
 
-    return status != LH_EXIT_DONE ? status : lh_database_open(&check->b, check->cli, LH_DATABASE_READ);
+    if (status == LH_EXIT_DONE)
+        PQclear(lh_database_query(*session, cli, settings, NULL, 0, &status));
+    return status;
 }
 
 static enum lh_exit run(struct lh_cli *cli)
 {
     struct check check = {.cli = cli, .findings = json_array()};
-    enum lh_exit status = open_both(&check);
+    enum lh_exit status = open_session(&check.a, cli);
     int64_t first_us, at_us;
 
+    if (status == LH_EXIT_DONE)
+        status = open_session(&check.b, cli);
     if (status == LH_EXIT_DONE) {
         first_us = clock_offset_us(&check, &at_us);
         for (const struct lh_database_check *question = lh_database_checks; question->name != NULL; question++)
@@ -360,7 +406,7 @@ static enum lh_exit run(struct lh_cli *cli)
         check_schema(&check);
         check_pooler(&check);
         check_listen(&check);
-        check_commits(&check);
+        check_latency(&check);
         check_clock(&check, first_us, at_us);
         if (cli->output == LH_OUTPUT_JSON)
             print_json(&check);
@@ -380,14 +426,15 @@ const struct lh_command lh_command_check_database = {
     .usage = (const char *const[]){"check-database --database URL", NULL},
     .description = "Connects as a daemon would, and tells line by line what it finds and what to do:\n"
                    "version, rights, schema, a pooler in between, notifications, standbys,\n"
-                   "time-outs, publications, old transactions, the clock, the time of a commit.\n"
+                   "time-outs, publications, old transactions, disk, the clock, the time of a\n"
+                   "commit and of a lease, which is rolled back.\n"
                    "It needs no schema and writes no row. Use the role of the daemon, or of the\n"
                    "clients in SQL; a role of pg_monitor sees more.\n"
                    "\n"
                    "A line is ok, a note, a warning, or failed: then a promise cannot be kept there,\n"
                    "and the exit status is 1.\n",
     .examples = "  leasehold check-database --database postgresql:///leasehold\n"
-                "  leasehold check-database -o json | jq '.findings[] | select(.level != \"ok\")'\n",
+                "  leasehold check-database --json | jq '.findings[] | select(.level != \"ok\")'\n",
     .words_min = 0,
     .words_max = 0,
     .reach = LH_REACH_DATABASE,

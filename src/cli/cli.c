@@ -22,7 +22,7 @@ static const char *environment(const char *name)
 
 static bool configure_output(struct lh_cli *cli)
 {
-    const char *format = lh_args_value(&cli->args, "output");
+    const char *format = lh_args_has(&cli->args, "json") ? "json" : lh_args_value(&cli->args, "output");
 
     if (format == NULL || strcmp(format, "text") == 0) {
         cli->output = LH_OUTPUT_TEXT;

@@ -63,6 +63,7 @@ const struct lh_option lh_global_options[] = {
      "loopback "
      "addresses only. Default: LEASEHOLD_TOKEN_FILE."},
     {"output", 'o', "FORMAT", "text (for people), json (for programs), or env (acquire only: lines for eval)."},
+    {"json", 0, NULL, "The same as -o json."},
     {"timeout", 0, "DURATION", "How long to wait for an answer, in addition to any --wait. Default: 5s."},
     {"help", 'h', NULL, "Print this help."},
     {"version", 0, NULL, "Print the version."},

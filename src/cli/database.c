@@ -1,8 +1,6 @@
 #include "cli/database.h"
 
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/arguments.h"
 #include "cli/error.h"

@@ -123,11 +123,38 @@ const struct lh_database_check lh_database_checks[] = {
      "  from (select current_setting('synchronous_commit') as value) c"
      " where c.value = 'off' or (c.value = 'local' and current_setting('synchronous_standby_names') <> '')",
      NULL},
+    /* Through json: 12 has no wal_status. */
     {"slots",
-     "select 'warning' as level, format('replication slot %I is used by nobody%s', s.slot_name,"
-     " case when s.catalog_xmin is not null or s.xmin is not null then ' and keeps dead rows' else '' end) as found,"
-     " 'it keeps WAL until the disk is full: start its reader, or drop it' as advice"
-     "  from pg_replication_slots s where not s.active",
+     "select 'warning' as level, format('replication slot %I %s%s', s.slot_name,"
+     " case when s.active then 'is far behind, its WAL is ' || w.status else 'is not in use' end,"
+     " case when not s.active and (s.catalog_xmin is not null or s.xmin is not null) then ' and keeps dead rows'"
+     " else '' end) as found,"
+     " case when w.status = 'lost' then 'its reader must start anew: drop it'"
+     " when s.active then 'it keeps WAL until its reader has caught up: look at the reader'"
+     " else 'it keeps WAL until the disk is full: start its reader, or drop it' end as advice"
+     "  from pg_replication_slots s cross join lateral (select to_jsonb(s) ->> 'wal_status' as status) w"
+     " where not s.active or w.status in ('extended', 'unreserved', 'lost')"
+     " union all "
+     "select 'note', 'max_slot_wal_keep_size is -1: a slot may keep WAL until the disk is full',"
+     " 'set it to what the disk can spare'"
+     " where current_setting('max_slot_wal_keep_size', true) = '-1' and exists (select from pg_replication_slots)",
+     NULL},
+    {"disk",
+     "select 'note' as level, 'the database takes ' || pg_size_pretty(pg_database_size(current_database())) as found,"
+     " 'SQL cannot tell how much of the disk is free: watch it on the server, a full disk stops all leases' as advice"
+     " union all "
+     "select 'warning', 'WAL is not archived since ' || date_trunc('second', a.last_failed_time),"
+     " 'it stays until the disk is full: see to archive_command'"
+     "  from pg_stat_archiver a where current_setting('archive_mode') <> 'off'"
+     "   and a.last_failed_time > coalesce(a.last_archived_time, '-infinity')",
+     NULL},
+    {"wal",
+     "select case when w.size > 2 * m.size + k.size then 'warning' else 'ok' end as level,"
+     " format('pg_wal takes %s, max_wal_size is %s', pg_size_pretty(w.size), pg_size_pretty(m.size)) as found,"
+     " 'a slot, a standby or an archive_command that fails keeps it: see slots and disk' as advice"
+     "  from (select sum(l.size) as size from pg_ls_waldir() l) w,"
+     "       (select pg_size_bytes(current_setting('max_wal_size'))::numeric as size) m,"
+     "       (select pg_size_bytes(coalesce(current_setting('wal_keep_size', true), '0'))::numeric as size) k",
      NULL},
     /* What cuts sessions, what keeps rows, what runs out. */
     {"connections",
@@ -143,22 +170,28 @@ const struct lh_database_check lh_database_checks[] = {
      "    from pg_stat_activity a, pg_roles r, pg_database d"
      "   where a.datid is not null and r.rolname = current_user and d.datname = current_database()) l",
      NULL},
+    /* Daemons set all five for themselves. */
     {"time-outs",
      "select 'warning' as level, s.name || ' is ' || t.reset_val || ' ms' as found, s.advice"
      "  from (values"
-     " ('idle_session_timeout', 'it cuts clients in SQL that wait; daemons switch it off for themselves'),"
-     " ('statement_timeout', 'below 5 s it ends reaping and large batches of clients in SQL: give them more'),"
-     " ('transaction_timeout', 'below 5 s it ends guards and reaping of clients in SQL: give them more')"
-     " ) s (name, advice)"
+     " ('idle_session_timeout', 9223372036854775807,"
+     "  'it cuts clients in SQL that wait; daemons switch it off for themselves'),"
+     " ('idle_in_transaction_session_timeout', 5000,"
+     "  'below 5 s it cuts clients in SQL that work in a transaction, as guards do: give them more'),"
+     " ('lock_timeout', 1000,"
+     "  'below 1 s it ends acquires and releases in SQL that wait for the row of a scope: give clients more'),"
+     " ('statement_timeout', 5000, 'below 5 s it ends reaping and large batches of clients in SQL: give them more'),"
+     " ('transaction_timeout', 5000, 'below 5 s it ends guards and reaping of clients in SQL: give them more')"
+     " ) s (name, enough, advice)"
      "  join pg_settings t on t.name = s.name"
-     " where case when t.name = s.name then t.reset_val::bigint end between 1"
-     "   and case s.name when 'idle_session_timeout' then 9223372036854775807 else 4999 end",
+     " where case when t.name = s.name then t.reset_val::bigint end > 0"
+     "   and case when t.name = s.name then t.reset_val::bigint end < s.enough",
      NULL},
     {"open transactions",
      "select 'note' as level, 'idle_in_transaction_session_timeout is not set' as found,"
      " 'a client that stops within a transaction keeps its scope until it ends: set it for roles that use leases' as "
      "advice"
-     " where current_setting('idle_in_transaction_session_timeout') = '0'"
+     "  from pg_settings t where t.name = 'idle_in_transaction_session_timeout' and t.reset_val = '0'"
      " union all "
      "select 'warning', format('a transaction of %s has been open for %s (pid %s)', a.usename,"
      " date_trunc('second', clock_timestamp() - a.xact_start), a.pid),"

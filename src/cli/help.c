@@ -41,20 +41,21 @@ static void print_options(FILE *out, const char *title, const struct lh_option *
             print_option(out, options);
 }
 
-const char lh_help_introduction[] = "leasehold acquires, renews and releases leases: exclusive, time-limited rights\n"
-                                    "to a name, kept in PostgreSQL and coordinated by leaseholdd.\n";
+static const char lh_help_introduction[] =
+    "leasehold acquires, renews and releases leases: exclusive, time-limited rights\n"
+    "to a name, kept in PostgreSQL and coordinated by leaseholdd.\n";
 
-const char lh_help_words[] = "A namespace is written with dots: payments.invoices. A key is any text of up to\n"
-                             "1024 bytes. A duration is a number and a unit, such as 250ms, 30s, 5m or 1h30m;\n"
-                             "a number without a unit is seconds.\n";
+static const char lh_help_words[] = "A namespace is written with dots: payments.invoices. A key is any text of up to\n"
+                                    "1024 bytes. A duration is a number and a unit, such as 250ms, 30s, 5m or 1h30m;\n"
+                                    "a number without a unit is seconds.\n";
 
-const char lh_help_exit_statuses[] = "\nExit status\n"
-                                     "  0  done\n"
-                                     "  1  failed: frozen, vetoed, over quota, denied, or another error\n"
-                                     "  2  wrong usage, or a value out of bounds\n"
-                                     "  3  another holder has the lease, or the wait has timed out\n"
-                                     "  4  the lease is lost, ended or not held\n"
-                                     "  5  unavailable: no server, no database, or no answer in time\n";
+static const char lh_help_exit_statuses[] = "\nExit status\n"
+                                            "  0  done\n"
+                                            "  1  failed: frozen, vetoed, over quota, denied, or another error\n"
+                                            "  2  wrong usage, or a value out of bounds\n"
+                                            "  3  another holder has the lease, or the wait has timed out\n"
+                                            "  4  the lease is lost, ended or not held\n"
+                                            "  5  unavailable: no server, no database, or no answer in time\n";
 
 void lh_help_print(FILE *out)
 {
@@ -72,7 +73,10 @@ void lh_help_print(FILE *out)
     print_options(out, "Options of every command, before or after it", lh_global_options, NULL);
     fputs("\nCommands that work with --database\n  ", out);
     lh_print_wrapped(out, with_database, 2, WIDTH);
-    fprintf(out, "\n%s", lh_help_words);
+    fprintf(out,
+            "\n`leasehold verify` loads daemons and judges what clients saw: it is\n"
+            "leasehold-verify of the Python package.\n\n%s",
+            lh_help_words);
     fputs("\nExample: hold a lease during a piece of work\n"
           "  eval \"$(leasehold acquire payments invoice-42 --duration 60s -o env)\"\n"
           "  do-the-work --fencing-token \"$LEASEHOLD_TOKEN\"\n"

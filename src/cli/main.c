@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/standard.h"
@@ -103,6 +104,14 @@ static enum lh_exit run(struct lh_cli *cli)
     return lh_cli_configure(cli) ? command->run(cli) : LH_EXIT_USAGE;
 }
 
+/* A program of the Python package, which loads daemons as its clients do. */
+static enum lh_exit verify(char **argv)
+{
+    execvp("leasehold-verify", argv);
+    return lh_error_usage(NULL,
+                          "verify runs leasehold-verify, which is not in PATH: pip install leasehold-client brings it");
+}
+
 int main(int argc, char **argv)
 {
     struct lh_cli cli = {0};
@@ -117,6 +126,8 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--generate") == 0) /* for the build: not an option in help */
         return (int)lh_flush(lh_generate(stdout, argv[2]) ? LH_EXIT_DONE : LH_EXIT_USAGE);
 
+    if (argc > 1 && strcmp(argv[1], "verify") == 0)
+        return (int)verify(argv + 1);
     is_understood = lh_args_parse(&cli.args, argc, argv, lh_global_options, options_of, &error);
     if (cli.args.command != NULL)
         cli.command = lh_command_find(cli.args.command);

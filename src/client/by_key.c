@@ -72,9 +72,11 @@ static int64_t release_again_in_us(void *arg, const struct lh_reply *reply, unsi
     const Leasehold__V1__ReleaseResult *result = released(reply);
     struct release *release = arg;
 
-    if (result != NULL && lh_status_of_outcome(result->outcome) == LH_UNAVAILABLE)
+    bool is_retry = result != NULL && lh_status_of_outcome(result->outcome) == LH_UNAVAILABLE;
+
+    release->may_be_done |= is_retry || (reply->message == NULL && reply->delivery != LH_RPC_NOT_SENT);
+    if (is_retry)
         return lh_caller_backoff_us(failures, reply);
-    release->may_be_done |= reply->message == NULL && reply->delivery != LH_RPC_NOT_SENT;
     return lh_caller_again_in_us(NULL, reply, failures);
 }
 

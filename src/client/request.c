@@ -149,7 +149,6 @@ static void begin(struct lh_request *request)
 void lh_request_begin_internal(struct lh_request *request)
 {
     lh_client_ref(request->client);
-    request->is_internal = true;
     begin(request);
 }
 

@@ -143,7 +143,6 @@ struct lh_request {
     enum lh_status status;
     struct lh_error error;
     bool is_cancelled;
-    bool is_internal;
     bool is_in_doubt; /* an attempt was sent, and its answer lost */
     bool is_cut_off;  /* cancelled while an attempt was on its way */
 

@@ -59,8 +59,6 @@ bool lh_setting_set(struct lh_settings *settings, const struct lh_setting *setti
 char *lh_setting_format(const struct lh_settings *settings, const struct lh_setting *setting);
 void lh_setting_clear(struct lh_settings *settings, const struct lh_setting *setting);
 
-/* Writes `why` and returns false, so that a check can end with it. */
-bool lh_config_refuse(char *why, size_t why_bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void lh_config_error(struct lh_config_errors *errors, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* --- sections.c --- */
@@ -71,6 +69,6 @@ bool lh_databases_take(struct lh_settings *settings, const char *section, const 
 /* After the last line: what is missing, and what the sections may not say together. */
 void lh_databases_check(const struct lh_settings *settings, struct lh_config_errors *errors);
 void lh_databases_clear(struct lh_settings *settings);
-bool lh_databases_are_equal(const struct lh_settings *one, const struct lh_settings *other);
+void lh_databases_adopt(struct lh_settings *settings, struct lh_settings *fresh); /* swaps them */
 
 #endif

@@ -407,7 +407,7 @@ void lh_settings_refuse_database(const struct lh_settings *settings, size_t inde
     free(shown);
 }
 
-void lh_settings_adopt(struct lh_settings *settings, const struct lh_settings *fresh,
+void lh_settings_adopt(struct lh_settings *settings, struct lh_settings *fresh,
                        void (*told)(void *arg, const char *sentence), void *arg)
 {
     for (size_t i = 0; i < lh_settings_count; i++) {
@@ -430,6 +430,5 @@ void lh_settings_adopt(struct lh_settings *settings, const struct lh_settings *f
         free(was);
         free(is);
     }
-    if (!lh_databases_are_equal(settings, fresh))
-        told(arg, "a section [database NAME] differs in the file; it takes effect at the next start");
+    lh_databases_adopt(settings, fresh);
 }

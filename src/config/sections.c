@@ -1,6 +1,8 @@
 #include "config/config_internal.h"
 
 #include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -292,19 +294,104 @@ static bool are_equal_names(const struct lh_strings *one, const struct lh_string
     return true;
 }
 
-static bool is_equal(const struct lh_database_section *one, const struct lh_database_section *other)
+/* --- a reload --- */
+
+void lh_settings_refuse_section(const struct lh_settings *settings, const char *section,
+                                struct lh_config_errors *errors, const char *format, ...)
 {
-    return strcmp(one->name, other->name) == 0 && strcmp(one->database, other->database) == 0 &&
-           one->is_default == other->is_default && are_equal_names(&one->namespaces, &other->namespaces) &&
-           are_equal_names(&one->spread, &other->spread);
+    char why[512];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(why, sizeof(why), format, arguments);
+    va_end(arguments);
+    lh_config_error(errors, "%s: [database %s] %s", settings->config, section, why);
 }
 
-bool lh_databases_are_equal(const struct lh_settings *one, const struct lh_settings *other)
+/* Returns the setting that differs, or NULL. */
+static const char *find_difference(const struct lh_database_section *one, const struct lh_database_section *other)
 {
-    if (one->database_count != other->database_count)
-        return false;
-    for (size_t i = 0; i < one->database_count; i++)
-        if (!is_equal(&one->databases[i], &other->databases[i]))
-            return false;
-    return true;
+    if (strcmp(one->database, other->database) != 0)
+        return keys[OF_DATABASE].name;
+    if (!are_equal_names(&one->namespaces, &other->namespaces))
+        return keys[OF_NAMESPACES].name;
+    if (!are_equal_names(&one->spread, &other->spread))
+        return keys[OF_SPREAD].name;
+    return one->is_default != other->is_default ? keys[OF_DEFAULT].name : NULL;
+}
+
+static bool is_spread(const struct lh_settings *settings, const char *ns)
+{
+    for (size_t i = 0; i < settings->database_count; i++)
+        for (size_t j = 0; j < settings->databases[i].spread.count; j++)
+            if (strcmp(settings->databases[i].spread.items[j], ns) == 0)
+                return true;
+    return false;
+}
+
+/* It comes or goes: it may only have keys of namespaces that other sections have, too. */
+static void check_change(const struct lh_settings *settings, const struct lh_settings *others,
+                         const struct lh_database_section *section, struct lh_config_errors *errors)
+{
+    const char *verb = settings == others ? "removed" : "added";
+
+    if (section->is_default || section->namespaces.count > 0)
+        lh_settings_refuse_section(settings, section->name, errors,
+                                   "%s: a section that has it is %s by a restart of the daemon",
+                                   keys[section->is_default ? OF_DEFAULT : OF_NAMESPACES].name, verb);
+    for (size_t i = 0; i < section->spread.count; i++)
+        if (!is_spread(others, section->spread.items[i]))
+            lh_settings_refuse_section(settings, section->name, errors,
+                                       "spread: %s has no other section; that takes a restart of the daemon",
+                                       section->spread.items[i]);
+}
+
+/* Without a default it is the first section. */
+static const char *home_of(const struct lh_settings *settings)
+{
+    for (size_t i = 0; i < settings->database_count; i++)
+        if (settings->databases[i].is_default)
+            return settings->databases[i].name;
+    return settings->databases[0].name;
+}
+
+bool lh_settings_check_reload(struct lh_settings *settings, struct lh_settings *fresh, struct lh_config_errors *errors)
+{
+    if (settings->database_count == 0 || fresh->database_count == 0) {
+        if (settings->database_count != fresh->database_count)
+            lh_config_error(errors,
+                            "%s: sections [" PREFIX "NAME] in the place of one database, or the other way round, take "
+                            "a restart of the daemon",
+                            fresh->config != NULL ? fresh->config : settings->config);
+        return errors->size == 0;
+    }
+    for (size_t i = 0; i < fresh->database_count; i++) {
+        const struct lh_database_section *section = &fresh->databases[i], *old = find(settings, section->name);
+        const char *differs = old == NULL ? NULL : find_difference(old, section);
+        if (old == NULL)
+            check_change(fresh, settings, section, errors);
+        if (differs != NULL)
+            lh_settings_refuse_section(fresh, section->name, errors, "%s: a change takes a restart of the daemon",
+                                       differs);
+    }
+    for (size_t i = 0; i < settings->database_count; i++)
+        if (find(fresh, settings->databases[i].name) == NULL)
+            check_change(fresh, fresh, &settings->databases[i], errors);
+    if (errors->size == 0 && strcmp(home_of(settings), home_of(fresh)) != 0)
+        lh_settings_refuse_section(fresh, home_of(fresh), errors,
+                                   "without a default the first section has the tokens of clients, and that is %s; "
+                                   "a change takes a restart of the daemon",
+                                   home_of(settings));
+    return errors->size == 0;
+}
+
+void lh_databases_adopt(struct lh_settings *settings, struct lh_settings *fresh)
+{
+    struct lh_database_section *list = settings->databases;
+    size_t count = settings->database_count;
+
+    settings->databases = fresh->databases;
+    settings->database_count = fresh->database_count;
+    fresh->databases = list;
+    fresh->database_count = count;
 }

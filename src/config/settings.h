@@ -149,11 +149,20 @@ void lh_settings_refuse(const struct lh_settings *settings, const char *name, co
 void lh_settings_refuse_database(const struct lh_settings *settings, size_t index, const char *why,
                                  struct lh_config_errors *errors);
 
+/* The same of a section [database] by its name. */
+void lh_settings_refuse_section(const struct lh_settings *settings, const char *section,
+                                struct lh_config_errors *errors, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
 /*
- * After a reload: copy from `fresh` what may change while the daemon runs, and call `told` with a sentence for each
- * setting that differs.
+ * A reload adds and removes sections of spread namespaces. Returns false, and says why, if sections differ in another way.
  */
-void lh_settings_adopt(struct lh_settings *settings, const struct lh_settings *fresh,
+bool lh_settings_check_reload(struct lh_settings *settings, struct lh_settings *fresh, struct lh_config_errors *errors);
+/*
+ * After that: copy from `fresh` what may change while the daemon runs, and call `told` with a sentence for each
+ * setting that differs. The sections are swapped.
+ */
+void lh_settings_adopt(struct lh_settings *settings, struct lh_settings *fresh,
                        void (*told)(void *arg, const char *sentence), void *arg);
 
 /* max_block, but at most 0.97 of idle_timeout: where idle connections are closed after a time, every call must be

@@ -124,6 +124,17 @@ static bool refuse_bound(const struct lh_setting *setting, int64_t value, char *
     return false;
 }
 
+/* Writes `why` and returns false, so that a check can end with it. */
+__attribute__((format(printf, 3, 4))) static bool refuse(char *why, size_t why_bytes, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(why, why_bytes, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
 static bool set_number(void *to, const struct lh_setting *setting, const char *text, char *why, size_t why_bytes)
 {
     int64_t value;
@@ -131,20 +142,19 @@ static bool set_number(void *to, const struct lh_setting *setting, const char *t
 
     if (setting->type == LH_TYPE_DURATION) {
         if (!lh_duration_parse(text, &value))
-            return lh_config_refuse(why, why_bytes, "expected a duration such as 500ms, 20s, 5m or 1h30m");
+            return refuse(why, why_bytes, "expected a duration such as 500ms, 20s, 5m or 1h30m");
     } else if (setting->type == LH_TYPE_SIZE) {
         if (!parse_size(text, &value))
-            return lh_config_refuse(why, why_bytes, "expected a size such as 16MiB, 512KiB or 1GiB");
+            return refuse(why, why_bytes, "expected a size such as 16MiB, 512KiB or 1GiB");
     } else if (setting->type == LH_TYPE_RATIO) {
         if (!parse_ratio(text, &value))
-            return lh_config_refuse(why, why_bytes, "expected a number such as 0, 0.01 or 1");
+            return refuse(why, why_bytes, "expected a number such as 0, 0.01 or 1");
     } else {
         bool is_mode = setting->type == LH_TYPE_MODE;
         errno = 0;
         value = strtoll(text, &end, is_mode ? 8 : 10);
         if (end == text || *end != '\0' || isspace((unsigned char)*text) || (errno != 0 && errno != ERANGE))
-            return lh_config_refuse(why, why_bytes, "expected %s",
-                                    is_mode ? "octal digits such as 0660" : "a whole number");
+            return refuse(why, why_bytes, "expected %s", is_mode ? "octal digits such as 0660" : "a whole number");
     }
     if ((value < setting->min || value > setting->max) && !(value == 0 && (setting->flags & LH_SETTING_OR_ZERO) != 0))
         return refuse_bound(setting, value, why, why_bytes);
@@ -162,7 +172,7 @@ static bool set_bool(bool *to, const char *text, char *why, size_t why_bytes)
             return true;
         }
     }
-    return lh_config_refuse(why, why_bytes, "expected yes or no");
+    return refuse(why, why_bytes, "expected yes or no");
 }
 
 static bool set_choice(int64_t *to, const struct lh_setting *setting, const char *text, char *why, size_t why_bytes)
@@ -179,7 +189,7 @@ static bool set_choice(int64_t *to, const struct lh_setting *setting, const char
             break;
         word += size + 1;
     }
-    return lh_config_refuse(why, why_bytes, "expected one of %s", setting->choices);
+    return refuse(why, why_bytes, "expected one of %s", setting->choices);
 }
 
 static char *format_choice(const struct lh_setting *setting, int64_t value)
@@ -231,7 +241,7 @@ static bool set_list(struct lh_strings *to, bool are_addresses, const char *text
     }
     free(list);
     if (is_valid && are_addresses && to->count == 0)
-        return lh_config_refuse(why, why_bytes, "must not be empty");
+        return refuse(why, why_bytes, "must not be empty");
     return is_valid;
 }
 
@@ -264,7 +274,7 @@ bool lh_setting_set(struct lh_settings *settings, const struct lh_setting *setti
     case LH_TYPE_STRING: {
         char **string = to;
         if (*text == '\0')
-            return lh_config_refuse(why, why_bytes, "must not be empty");
+            return refuse(why, why_bytes, "must not be empty");
         free(*string);
         *string = lh_strdup(text);
         return true;
@@ -351,16 +361,6 @@ void lh_config_error(struct lh_config_errors *errors, const char *format, ...)
     errors->text = (char *)buffer.data;
     errors->size = buffer.size - 1;
     free(line);
-}
-
-bool lh_config_refuse(char *why, size_t why_bytes, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(why, why_bytes, format, arguments);
-    va_end(arguments);
-    return false;
 }
 
 void lh_config_errors_finish(struct lh_config_errors *errors)

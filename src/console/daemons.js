@@ -21,6 +21,9 @@ export const daemons = {
         ['Server', status.server], ['PostgreSQL', database.version], ['Role', database.role === 'primary' ? 'primary' : warn(database.role)], ['Timeline', status.timeline], ['Schema', database.schema_version],
         ['Oldest transaction', !database.oldest_transaction ? 'unknown: the daemon’s role cannot see it' : oldest > OLD_TRANSACTION_S ? warn(span(oldest)) : span(oldest)],
         ['Reaper behind by', !database.reaper_lag ? 'unknown' : lag > LAG_S ? warn(span(lag)) : span(lag)]])),
+      status.databases?.length > 0 && h('section', { class: 'card', key: 'databases' }, h('h2', {}, 'Databases'), table('Databases', ['Name', 'State', 'Server', 'Timeline', 'Waiters', 'Namespaces'], status.databases.map((each) => ({ key: each.name, cells: [
+        each.name, h('span', { class: `liveness ${each.trouble ? 'dead' : 'alive'}` }, each.trouble || 'serving'), each.server, each.timeline, each.waiters,
+        [...each.namespaces.map((space) => space.segments.join('.')), ...each.is_default ? ['all others'] : []].join(', ')] })))),
       h('section', { key: 'hour', 'aria-label': 'The last hour of this daemon' }, hour(samples)),
       h('section', { class: 'card', key: 'daemons' }, h('h2', {}, 'Daemons'), table('Daemons', ['Host', 'State', 'Version', 'Started', 'Seen', 'ID'], all.map((each) => ({ key: each.id, cells: [
         [`${each.host} `, h('small', { class: 'mute' }, `pid ${each.pid}`), each.self ? h('small', {}, ' · answers this page') : null],

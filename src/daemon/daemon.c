@@ -74,8 +74,9 @@ struct lh_daemon {
     struct migration {
         struct lh_daemon *daemon;
         size_t index;                 /* of its database */
+        bool is_of_reload;            /* the daemon goes on without the database */
         struct lh_migration_run *run; /* NULL: it has ended */
-    } * migrations;
+    } migrations[LH_DATABASES_MAX];
     size_t migrating; /* under way */
     bool is_announced;
     struct lh_serving *serving;
@@ -211,16 +212,16 @@ static void listen_now(struct lh_daemon *daemon)
 static void on_look(void *arg)
 {
     struct lh_daemon *daemon = arg;
-    const struct lh_databases *databases = lh_serving_databases(daemon->serving);
-    size_t ready = lh_databases_ready(databases);
+    size_t all, ready;
     int64_t now_us = lh_clock_us();
     bool is_late = now_us >= daemon->listen_latest_us;
 
-    if (ready == databases->count || is_late)
+    lh_databases_count(lh_serving_databases(daemon->serving), &all, &ready);
+    if (ready == all || is_late)
         listen_now(daemon);
     if (daemon->is_stopping)
         return;
-    if (ready == databases->count || (is_late && ready > 0))
+    if (ready == all || (is_late && ready > 0))
         announce(daemon);
     else
         lh_timer_arm_at_us(&daemon->look_timer, now_us + (is_late ? LOOK_LATE_US : LOOK_US));
@@ -281,22 +282,28 @@ static void on_migrated(void *arg, bool is_done)
 {
     struct migration *migration = arg;
     struct lh_daemon *daemon = migration->daemon;
+    struct lh_databases *databases = lh_serving_databases(daemon->serving);
+    struct lh_daemon_database *database = &databases->list[migration->index];
 
     lh_migration_run_destroy(migration->run);
     migration->run = NULL;
+    database->is_migrating = false;
     daemon->migrating--;
+    if (database->is_removed)
+        lh_databases_sweep(databases);
     if (daemon->is_stopping && daemon->migrating == 0)
         drain(daemon);
-    else if (!daemon->is_stopping && is_done)
+    else if (!daemon->is_stopping && is_done && !database->is_removed)
         serve(daemon, migration->index);
-    else if (!daemon->is_stopping)
+    else if (!daemon->is_stopping && !is_done && !migration->is_of_reload)
         stop(daemon, EXIT_FAILURE);
 }
 
-static void migrate(struct lh_daemon *daemon)
+/* Of those that were not migrated yet. */
+static void migrate(struct lh_daemon *daemon, bool is_reload)
 {
     static const struct lh_migration_events events = {on_migration_trouble, on_migrated};
-    const struct lh_databases *databases = lh_serving_databases(daemon->serving);
+    struct lh_databases *databases = lh_serving_databases(daemon->serving);
     bool is_embedded = daemon->embedded != NULL;
     struct lh_migration_options options = {
         .is_check = !daemon->settings->migrate,
@@ -305,17 +312,25 @@ static void migrate(struct lh_daemon *daemon)
         .core_module = is_embedded ? lh_embedded_core(daemon->embedded) : NULL,
     };
 
-    set_phase(daemon, PHASE_MIGRATION);
-    daemon->migrations = lh_alloc_zero(databases->count, sizeof(*daemon->migrations));
-    daemon->migrating = databases->count;
     for (size_t i = 0; i < databases->count; i++) {
-        struct migration *migration = &daemon->migrations[i];
-        migration->daemon = daemon;
-        migration->index = i;
-        options.name = databases->list[i].name;
-        options.conninfo = is_embedded ? lh_embedded_conninfo(daemon->embedded) : databases->list[i].conninfo;
-        migration->run = lh_migration_run_create(daemon->loop, daemon->children, &options, &events, migration);
+        struct lh_daemon_database *database = &databases->list[i];
+        if (!lh_database_is_in_use(database) || database->is_started || database->is_migrating)
+            continue;
+        lh_coordinator_set_phase(database->coordinator, waiting_words[PHASE_MIGRATION], NULL, NULL);
+        daemon->migrating++;
+        database->is_migrating = true;
+        daemon->migrations[i] = (struct migration){.daemon = daemon, .index = i, .is_of_reload = is_reload};
+        options.name = database->name;
+        options.conninfo = is_embedded ? lh_embedded_conninfo(daemon->embedded) : database->conninfo;
+        daemon->migrations[i].run =
+            lh_migration_run_create(daemon->loop, daemon->children, &options, &events, &daemon->migrations[i]);
     }
+}
+
+static void start_migration(struct lh_daemon *daemon)
+{
+    set_phase(daemon, PHASE_MIGRATION);
+    migrate(daemon, false);
 }
 
 static void on_database_ready(void *arg)
@@ -323,7 +338,7 @@ static void on_database_ready(void *arg)
     struct lh_daemon *daemon = arg;
 
     if (daemon->phase == PHASE_DATABASE && !daemon->is_stopping)
-        migrate(daemon); /* later times are restarts: the store connects again by itself */
+        start_migration(daemon); /* later times are restarts: the store connects again by itself */
 }
 
 static void on_database_failed(void *arg)
@@ -335,15 +350,28 @@ static const struct lh_embedded_events embedded_events = {on_database_ready, on_
 
 /* --- reload --- */
 
+/* Databases that have come get their schema; those that have gone need none. */
+static void reload_migrations(struct lh_daemon *daemon)
+{
+    const struct lh_databases *databases = lh_serving_databases(daemon->serving);
+
+    for (size_t i = 0; i < databases->count; i++)
+        if (databases->list[i].is_removed && databases->list[i].is_migrating)
+            lh_migration_run_stop(daemon->migrations[i].run); /* goes on in on_migrated */
+    migrate(daemon, true);
+}
+
 static void on_reload_signal(void *arg, int number)
 {
     struct lh_daemon *daemon = arg;
 
-    if (!lh_arguments_reload(daemon->settings, daemon->argc, daemon->argv))
+    if (daemon->is_stopping ||
+        !lh_arguments_reload(daemon->settings, daemon->argc, daemon->argv, lh_serving_check_reload, daemon->serving))
         return;
     lh_log_set_level((enum lh_log_level)daemon->settings->log_level);
-    if (daemon->serving != NULL)
-        lh_serving_reload(daemon->serving);
+    lh_serving_reload(daemon->serving);
+    if (daemon->settings->database_count > 0)
+        reload_migrations(daemon);
     if (daemon->certificates != NULL)
         lh_certificates_reload(daemon->certificates);
 }
@@ -462,7 +490,7 @@ int lh_daemon_run(struct lh_daemon *daemon)
     if (daemon->embedded != NULL)
         lh_embedded_start(daemon->embedded);
     else
-        migrate(daemon);
+        start_migration(daemon);
     if (daemon->phase != PHASE_ENDED)
         lh_loop_run(daemon->loop);
     lh_info("leaseholdd has stopped");
@@ -481,7 +509,6 @@ void lh_daemon_destroy(struct lh_daemon *daemon)
     for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++)
         lh_signal_finish(&daemon->signals[i]);
     lh_timer_finish(&daemon->look_timer);
-    free(daemon->migrations);
     lh_children_destroy(daemon->children);
     if (!daemon->is_loop_in_use)
         lh_loop_destroy(daemon->loop);

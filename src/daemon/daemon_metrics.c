@@ -171,6 +171,18 @@ static void expose_hand_overs(struct lh_exposition *out, const struct lh_store *
     lh_expose_count(out, of.unanswered, "state", "unanswered", NULL);
 }
 
+/* --- spread namespaces --- */
+
+static void expose_slots(struct lh_exposition *out, const struct lh_service *service)
+{
+    struct lh_service_slots slots;
+
+    lh_expose_family(out, "leasehold_spread_slots", LH_EXPOSE_GAUGE,
+                     "Slots of a spread namespace that a database has; with an empty database: that none or two have.");
+    for (size_t i = 0; lh_service_slots(service, i, &slots); i++)
+        lh_expose_count(out, slots.count, "namespace", slots.ns, "database", slots.database, NULL);
+}
+
 /* --- access --- */
 
 static void expose_access(struct lh_exposition *out, const struct lh_service *service)
@@ -395,6 +407,7 @@ void lh_metrics_write(struct lh_exposition *out, const struct lh_metrics_source 
         else
             expose_database(out, source->databases, part);
     }
+    expose_slots(out, source->service);
     expose_access(out, source->service);
     expose_traces(out, source->tracer);
     expose_log(out);

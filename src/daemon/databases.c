@@ -1,8 +1,10 @@
 #include "daemon/databases.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "config/settings.h"
 #include "lease/readiness.h"
@@ -52,13 +54,16 @@ static void init_port(struct lh_port *port, struct lh_loop *loop)
 
 /* --- the databases --- */
 
-static void open_database(struct lh_databases *databases, struct lh_daemon_database *database, struct lh_loop *loop,
-                          const struct lh_settings *settings)
+static void open_database(struct lh_databases *databases, struct lh_daemon_database *database, const char *name,
+                          const char *conninfo, const struct lh_settings *settings)
 {
+    struct lh_loop *loop = databases->loop;
     struct lh_store_options store_options;
     struct lh_coordinator_options options;
 
     database->all = databases;
+    database->name = lh_strdup(name);
+    database->conninfo = lh_strdup(conninfo);
     init_port(&database->port, loop);
     lh_store_options_init(&store_options);
     store_options.conninfo = database->conninfo;
@@ -85,20 +90,87 @@ static void open_database(struct lh_databases *databases, struct lh_daemon_datab
     database->port.coordinator = database->coordinator;
 }
 
+static void close_database(struct lh_daemon_database *database)
+{
+    lh_coordinator_destroy(database->coordinator);
+    lh_store_destroy(database->store);
+    lh_timer_finish(&database->port.timer);
+    free(database->name);
+    free(database->conninfo);
+    *database = (struct lh_daemon_database){0};
+}
+
+static bool is_running(const struct lh_daemon_database *database)
+{
+    return database->is_started && !database->is_stopped;
+}
+
+static void on_sweep(void *arg)
+{
+    struct lh_databases *databases = arg;
+
+    for (size_t i = 0; i < databases->count; i++) {
+        struct lh_daemon_database *database = &databases->list[i];
+        if (!database->is_removed || database->is_migrating || is_running(database))
+            continue;
+        lh_info("database %s has been removed", database->name);
+        databases->on_removed(databases->on_removed_arg, database->coordinator);
+        close_database(database);
+    }
+}
+
+void lh_databases_sweep(struct lh_databases *databases)
+{
+    lh_defer(databases->loop, &databases->sweep);
+}
+
 struct lh_databases *lh_databases_create(struct lh_loop *loop, const struct lh_settings *settings, const char *conninfo)
 {
-    size_t count = settings->database_count > 0 ? settings->database_count : 1;
-    struct lh_databases *databases = lh_alloc_zero(1, sizeof(*databases) + count * sizeof(databases->list[0]));
+    size_t room = settings->database_count > 0 ? LH_DATABASES_MAX : 1;
+    struct lh_databases *databases = lh_alloc_zero(1, sizeof(*databases) + room * sizeof(databases->list[0]));
 
-    databases->count = count;
-    for (size_t i = 0; i < count; i++) {
-        struct lh_daemon_database *database = &databases->list[i];
-        bool is_section = settings->database_count > 0;
-        database->name = is_section ? settings->databases[i].name : "";
-        database->conninfo = is_section ? settings->databases[i].database : conninfo;
-        open_database(databases, database, loop, settings);
-    }
+    databases->loop = loop;
+    lh_deferred_init(&databases->sweep, on_sweep, databases);
+    if (settings->database_count == 0)
+        open_database(databases, &databases->list[databases->count++], "", conninfo, settings);
+    for (size_t i = 0; i < settings->database_count; i++)
+        lh_databases_add(databases, settings, &settings->databases[i]);
     return databases;
+}
+
+struct lh_daemon_database *lh_databases_add(struct lh_databases *databases, const struct lh_settings *settings,
+                                            const struct lh_database_section *section)
+{
+    size_t at = 0;
+
+    while (at < databases->count && databases->list[at].name != NULL)
+        at++;
+    if (at == databases->count)
+        databases->count++;
+    open_database(databases, &databases->list[at], section->name, section->database, settings);
+    return &databases->list[at];
+}
+
+struct lh_daemon_database *lh_databases_find(struct lh_databases *databases, const char *name)
+{
+    for (size_t i = 0; i < databases->count; i++)
+        if (databases->list[i].name != NULL && strcmp(databases->list[i].name, name) == 0)
+            return &databases->list[i];
+    return NULL;
+}
+
+bool lh_databases_has_room(const struct lh_databases *databases, size_t more)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < databases->count; i++)
+        used += databases->list[i].name != NULL;
+    return used + more <= LH_DATABASES_MAX;
+}
+
+bool lh_database_is_in_use(const struct lh_daemon_database *database)
+{
+    return database->name != NULL && !database->is_removed;
 }
 
 void lh_databases_start(struct lh_databases *databases, size_t index)
@@ -110,19 +182,22 @@ void lh_databases_start(struct lh_databases *databases, size_t index)
 void lh_databases_set_phase(struct lh_databases *databases, const char *words)
 {
     for (size_t i = 0; i < databases->count; i++)
-        lh_coordinator_set_phase(databases->list[i].coordinator, words, NULL, NULL);
+        if (lh_database_is_in_use(&databases->list[i]))
+            lh_coordinator_set_phase(databases->list[i].coordinator, words, NULL, NULL);
 }
 
-size_t lh_databases_ready(const struct lh_databases *databases)
+void lh_databases_count(const struct lh_databases *databases, size_t *all, size_t *ready)
 {
     struct lh_readiness readiness;
-    size_t ready = 0;
 
+    *all = *ready = 0;
     for (size_t i = 0; i < databases->count; i++) {
+        if (!lh_database_is_in_use(&databases->list[i]))
+            continue;
         lh_coordinator_readiness(databases->list[i].coordinator, &readiness);
-        ready += readiness.is_ready;
+        ++*all;
+        *ready += readiness.is_ready;
     }
-    return ready;
 }
 
 char *lh_databases_describe(const struct lh_settings *settings)
@@ -148,8 +223,19 @@ static void on_coordinator_stopped(void *arg)
     struct lh_databases *databases = database->all;
 
     database->is_stopped = true;
-    if (--databases->running == 0)
+    if (database->is_removed)
+        lh_databases_sweep(databases);
+    if (databases->on_stopped != NULL && --databases->running == 0)
         databases->on_stopped(databases->arg);
+}
+
+void lh_databases_remove(struct lh_databases *databases, struct lh_daemon_database *database)
+{
+    database->is_removed = true;
+    if (database->is_started)
+        lh_coordinator_stop(database->coordinator, on_coordinator_stopped, database);
+    else
+        lh_databases_sweep(databases);
 }
 
 void lh_databases_stop(struct lh_databases *databases, void (*on_stopped)(void *arg), void *arg)
@@ -157,28 +243,27 @@ void lh_databases_stop(struct lh_databases *databases, void (*on_stopped)(void *
     databases->on_stopped = on_stopped;
     databases->arg = arg;
     for (size_t i = 0; i < databases->count; i++)
-        databases->running += databases->list[i].is_started;
+        databases->running += is_running(&databases->list[i]);
     if (databases->running == 0)
         on_stopped(arg);
     for (size_t i = 0; i < databases->count; i++)
-        if (databases->list[i].is_started)
+        if (is_running(&databases->list[i]) && !databases->list[i].is_removed)
             lh_coordinator_stop(databases->list[i].coordinator, on_coordinator_stopped, &databases->list[i]);
 }
 
 bool lh_databases_are_stopped(const struct lh_databases *databases)
 {
     for (size_t i = 0; i < databases->count; i++)
-        if (databases->list[i].is_started && !databases->list[i].is_stopped)
+        if (is_running(&databases->list[i]))
             return false;
     return true;
 }
 
 void lh_databases_destroy(struct lh_databases *databases)
 {
-    for (size_t i = 0; i < databases->count; i++) {
-        lh_coordinator_destroy(databases->list[i].coordinator);
-        lh_store_destroy(databases->list[i].store);
-        lh_timer_finish(&databases->list[i].port.timer);
-    }
+    lh_deferred_cancel(&databases->sweep);
+    for (size_t i = 0; i < databases->count; i++)
+        if (databases->list[i].name != NULL)
+            close_database(&databases->list[i]);
     free(databases);
 }

@@ -84,7 +84,7 @@ static void tell_change(void *arg, const char *sentence)
     lh_info("reload: %s", sentence);
 }
 
-bool lh_arguments_reload(struct lh_settings *settings, int argc, char **argv)
+bool lh_arguments_reload(struct lh_settings *settings, int argc, char **argv, lh_reload_check *check, void *arg)
 {
     struct lh_config_errors errors = {0};
     struct lh_settings fresh;
@@ -92,7 +92,8 @@ bool lh_arguments_reload(struct lh_settings *settings, int argc, char **argv)
     bool is_good;
 
     lh_settings_init(&fresh);
-    is_good = lh_arguments_load(&fresh, argc, argv, &errors);
+    is_good = lh_arguments_load(&fresh, argc, argv, &errors) && lh_settings_check_reload(settings, &fresh, &errors) &&
+              check(arg, &fresh, &errors);
     if (is_good) {
         lh_info("reload: reading the settings again");
         lh_settings_adopt(settings, &fresh, tell_change, NULL);

@@ -29,9 +29,11 @@ void lh_arguments_finish(char **arguments);
 /* lh_settings_load, and what needs libpq to be checked. */
 bool lh_arguments_load(struct lh_settings *settings, int argc, char **argv, struct lh_config_errors *errors);
 
+/* Says what else is wrong with settings that a reload would adopt; returns false then. */
+typedef bool lh_reload_check(void *arg, const struct lh_settings *fresh, struct lh_config_errors *errors);
 /* Loads the settings again and adopts what may change while the process runs. Logs what differs, or what is wrong; false
    then. */
-bool lh_arguments_reload(struct lh_settings *settings, int argc, char **argv);
+bool lh_arguments_reload(struct lh_settings *settings, int argc, char **argv, lh_reload_check *check, void *arg);
 
 /* --- its files --- */
 

@@ -73,8 +73,8 @@ static char *find_in_debian(int wanted)
     return found;
 }
 
-/* "postgres (PostgreSQL) 15.8 (Debian ...)" */
-int lh_programs_version(const char *directory)
+/* From "postgres (PostgreSQL) 15.8 (Debian ...)"; 0: it does not say. */
+static int version_of(const char *directory)
 {
     char *command = lh_format("'%s/postgres' --version", directory);
     FILE *output = strchr(directory, '\'') == NULL ? popen(command, "re") : NULL;
@@ -97,7 +97,7 @@ static char *find_on_path(int wanted)
     char *found = NULL;
 
     for (char *directory; found == NULL && (directory = strsep(&rest, ":")) != NULL;) {
-        int version = *directory == '/' && has_programs(directory) ? lh_programs_version(directory) : 0;
+        int version = *directory == '/' && has_programs(directory) ? version_of(directory) : 0;
         if (version >= LH_POSTGRES_OLDEST && (wanted == 0 || version == wanted))
             found = lh_strdup(directory);
     }
@@ -243,7 +243,7 @@ static bool place(int from, const char *path)
 char *lh_core_module_place(const char *directory, const char *programs)
 {
     char *path = lh_format("%s/leasehold_core.so", directory);
-    int from = open_module(lh_programs_version(programs));
+    int from = open_module(version_of(programs));
 
     if (from < 0 || !place(from, path)) {
         free(path);

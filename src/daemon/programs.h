@@ -14,9 +14,6 @@
  */
 enum lh_status lh_programs_find(const char *data, char **programs, struct lh_error *error);
 
-/* The major version of the postgres in this directory; 0: it does not say. */
-int lh_programs_version(const char *directory);
-
 /* Redirects a child process: stdin from /dev/null, stdout and stderr to the file. Returns false if an error was
    printed on stderr. */
 bool lh_programs_redirect(const char *path, bool append);

@@ -10,6 +10,7 @@
 #include "daemon/serving.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "base/clock.h"
@@ -31,6 +32,8 @@
 #define SHORT_CALLS_LIMIT_US (2 * LH_US_PER_S) /* after the final GOAWAY */
 #define DESCRIPTORS_KEPT 64                    /* for one database, the admin port and files */
 #define LAST_PATIENCE_US (2 * LH_US_PER_S)     /* for the coordinator, after connections were cut */
+
+_Static_assert(LH_DATABASES_MAX == LH_PLACES_MAX, "each section is a place");
 
 struct lh_serving {
     struct lh_loop *loop;
@@ -61,22 +64,30 @@ static void look_at_health(void *arg)
     lh_timer_arm_at_us(&serving->health_timer, lh_clock_us() + HEALTH_LOOK_US);
 }
 
-static size_t descriptors_for_clients(const struct lh_settings *settings)
+/* With so many databases; `kept` are those that clients may not have, and `most` is the limit of all. */
+static size_t descriptors_for_clients(const struct lh_settings *settings, size_t databases, size_t *kept, size_t *most)
 {
     size_t wanted = (size_t)settings->max_connections;
     /* Each further database has its lanes, hook lanes, control, listener, and one to spare. */
-    size_t more = settings->database_count > 1 ? settings->database_count - 1 : 0;
-    size_t kept = DESCRIPTORS_KEPT + more * (size_t)(settings->lanes + settings->hook_lanes + 3);
+    size_t more = databases > 1 ? databases - 1 : 0;
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= wanted + kept)
+    *kept = DESCRIPTORS_KEPT + more * (size_t)(settings->lanes + settings->hook_lanes + 3);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= wanted + *kept)
         return wanted;
-    wanted = limit.rlim_cur > kept ? (size_t)limit.rlim_cur - kept : 1;
-    lh_warn(
-        "max_connections is lowered to %zu: %llu files may be open, and %zu are kept for other uses; raise the limit "
-        "(systemd: LimitNOFILE)",
-        wanted, (unsigned long long)limit.rlim_cur, kept);
-    return wanted;
+    *most = (size_t)limit.rlim_cur;
+    return *most > *kept ? *most - *kept : 1;
+}
+
+static size_t limit_connections(const struct lh_settings *settings)
+{
+    size_t kept, most, limit = descriptors_for_clients(settings, settings->database_count, &kept, &most);
+
+    if (limit < (size_t)settings->max_connections)
+        lh_warn("max_connections is lowered to %zu: %zu files may be open, and %zu are kept for other uses; raise the "
+                "limit (systemd: LimitNOFILE)",
+                limit, most, kept);
+    return limit;
 }
 
 /* What one caller may have of what there is for all. */
@@ -95,6 +106,17 @@ static void set_access(struct lh_serving *serving)
                           admins->count);
 }
 
+static struct lh_service_place place_of(const struct lh_database_section *section, struct lh_coordinator *coordinator)
+{
+    return (struct lh_service_place){.name = section->name,
+                                     .coordinator = coordinator,
+                                     .namespaces = (const char *const *)section->namespaces.items,
+                                     .namespace_count = section->namespaces.count,
+                                     .spread = (const char *const *)section->spread.items,
+                                     .spread_count = section->spread.count,
+                                     .is_default = section->is_default};
+}
+
 static struct lh_service *place_service(struct lh_serving *serving, const struct lh_service_options *options)
 {
     const struct lh_databases *databases = serving->databases;
@@ -102,16 +124,8 @@ static struct lh_service *place_service(struct lh_serving *serving, const struct
 
     if (serving->settings->database_count == 0)
         return lh_service_create(databases->list[0].coordinator, options);
-    for (size_t i = 0; i < databases->count; i++) {
-        const struct lh_database_section *section = &serving->settings->databases[i];
-        places[i] = (struct lh_service_place){.name = section->name,
-                                              .coordinator = databases->list[i].coordinator,
-                                              .namespaces = (const char *const *)section->namespaces.items,
-                                              .namespace_count = section->namespaces.count,
-                                              .spread = (const char *const *)section->spread.items,
-                                              .spread_count = section->spread.count,
-                                              .is_default = section->is_default};
-    }
+    for (size_t i = 0; i < databases->count; i++)
+        places[i] = place_of(&serving->settings->databases[i], databases->list[i].coordinator);
     return lh_service_create_placed(places, databases->count, options);
 }
 
@@ -160,7 +174,7 @@ static void create_server(struct lh_serving *serving)
 
     methods = lh_service_methods(&count);
     lh_rpc_server_options_init(&options);
-    options.max_connections = descriptors_for_clients(settings);
+    options.max_connections = limit_connections(settings);
     options.connection_memory = (size_t)settings->connection_memory;
     options.memory = (size_t)settings->memory;
     options.handshake_timeout_us = settings->handshake_timeout_us;
@@ -222,6 +236,8 @@ static size_t short_calls(const struct lh_serving *serving)
         return 0;
     for (size_t i = 0; i < serving->databases->count; i++) {
         struct lh_coordinator_stats core;
+        if (!lh_database_is_in_use(&serving->databases->list[i]))
+            continue;
         lh_coordinator_stats(serving->databases->list[i].coordinator, &core);
         waiters += core.waiters;
     }
@@ -266,6 +282,13 @@ static void on_limit(void *arg)
     }
 }
 
+static void on_removed(void *arg, struct lh_coordinator *coordinator)
+{
+    const struct lh_serving *serving = arg;
+
+    lh_service_forget(serving->service, coordinator);
+}
+
 struct lh_serving *lh_serving_create(struct lh_loop *loop, const struct lh_settings *settings, const char *conninfo,
                                      struct lh_tls_context *tls)
 {
@@ -278,6 +301,8 @@ struct lh_serving *lh_serving_create(struct lh_loop *loop, const struct lh_setti
     lh_timer_init(&serving->short_calls_timer, loop, look_at_short_calls, serving);
     lh_deferred_init(&serving->advance, advance, serving);
     serving->databases = lh_databases_create(loop, settings, conninfo);
+    serving->databases->on_removed = on_removed;
+    serving->databases->on_removed_arg = serving;
     create_service(serving);
     create_tracer(serving);
     create_server(serving);
@@ -308,15 +333,15 @@ void lh_serving_metrics(void *arg, struct lh_exposition *out)
 {
     const struct lh_serving *serving = arg;
     struct lh_metrics_database databases[LH_DATABASES_MAX];
-    struct lh_metrics_source source = {.databases = databases,
-                                       .database_count = serving->databases->count,
-                                       .server = serving->server,
-                                       .service = serving->service,
-                                       .tracer = serving->tracer};
+    struct lh_metrics_source source = {
+        .databases = databases, .server = serving->server, .service = serving->service, .tracer = serving->tracer};
 
-    for (size_t i = 0; i < source.database_count; i++) {
+    for (size_t i = 0; i < serving->databases->count; i++) {
         const struct lh_daemon_database *database = &serving->databases->list[i];
-        databases[i] = (struct lh_metrics_database){database->name, database->coordinator, database->store};
+        if (!lh_database_is_in_use(database))
+            continue;
+        databases[source.database_count++] =
+            (struct lh_metrics_database){database->name, database->coordinator, database->store};
     }
     lh_metrics_write(out, &source);
 }
@@ -337,18 +362,119 @@ struct lh_databases *lh_serving_databases(struct lh_serving *serving)
     return serving->databases;
 }
 
+/* --- reload --- */
+
+static const struct lh_database_section *find_section(const struct lh_settings *settings, const char *name)
+{
+    for (size_t i = 0; i < settings->database_count; i++)
+        if (strcmp(settings->databases[i].name, name) == 0)
+            return &settings->databases[i];
+    return NULL;
+}
+
+static void check_removed(const struct lh_serving *serving, const struct lh_settings *fresh,
+                          struct lh_config_errors *errors)
+{
+    for (size_t i = 0; i < serving->databases->count; i++) {
+        const struct lh_daemon_database *database = &serving->databases->list[i];
+        char why[LH_SERVICE_WORDS_BYTES];
+        if (lh_database_is_in_use(database) && find_section(fresh, database->name) == NULL &&
+            !lh_service_may_remove(serving->service, database->name, why))
+            lh_settings_refuse_section(fresh, database->name, errors, "%s", why);
+    }
+}
+
+static void check_added(const struct lh_serving *serving, const struct lh_settings *fresh,
+                        struct lh_config_errors *errors)
+{
+    const struct lh_database_section *last = NULL;
+    struct lh_rpc_server_stats rpc;
+    size_t added = 0, kept, most, limit;
+
+    for (size_t i = 0; i < fresh->database_count; i++) {
+        const struct lh_database_section *section = &fresh->databases[i];
+        const struct lh_daemon_database *database = lh_databases_find(serving->databases, section->name);
+        if (database != NULL && database->is_removed)
+            lh_settings_refuse_section(fresh, section->name, errors,
+                                       "what ran on the section of this name is ending still: reload again");
+        if (database == NULL) {
+            added++;
+            last = section;
+        }
+    }
+    if (last == NULL)
+        return;
+    if (!lh_databases_has_room(serving->databases, added))
+        lh_settings_refuse_section(fresh, last->name, errors,
+                                   "sections that were removed are ending still: reload again");
+    lh_rpc_server_stats(serving->server, &rpc);
+    limit = descriptors_for_clients(serving->settings, fresh->database_count, &kept, &most);
+    if (rpc.connections > limit)
+        lh_settings_refuse_section(
+            fresh, last->name, errors,
+            "%zu files may be open, which leaves %zu to the clients, and %zu are connected: raise "
+            "the limit (systemd: LimitNOFILE), and restart the daemon",
+            most, limit, (size_t)rpc.connections);
+}
+
+bool lh_serving_check_reload(void *arg, const struct lh_settings *fresh, struct lh_config_errors *errors)
+{
+    const struct lh_serving *serving = arg;
+
+    if (fresh->database_count > 0) {
+        check_removed(serving, fresh, errors);
+        check_added(serving, fresh, errors);
+    }
+    return errors->size == 0;
+}
+
+static void reload_databases(struct lh_serving *serving)
+{
+    const struct lh_settings *settings = serving->settings;
+    struct lh_databases *databases = serving->databases;
+    bool is_changed = false;
+
+    for (size_t i = 0; i < databases->count; i++) {
+        struct lh_daemon_database *database = &databases->list[i];
+        if (!lh_database_is_in_use(database) || find_section(settings, database->name) != NULL)
+            continue;
+        lh_info("reload: database %s is removed", database->name);
+        lh_service_remove(serving->service, database->coordinator);
+        lh_databases_remove(databases, database);
+        is_changed = true;
+    }
+    for (size_t i = 0; i < settings->database_count; i++) {
+        const struct lh_database_section *section = &settings->databases[i];
+        struct lh_service_place place;
+        if (lh_databases_find(databases, section->name) != NULL)
+            continue;
+        lh_info("reload: database %s is added", section->name);
+        place = place_of(section, lh_databases_add(databases, settings, section)->coordinator);
+        lh_service_add(serving->service, &place);
+        is_changed = true;
+    }
+    if (is_changed)
+        lh_rpc_server_set_max_connections(serving->server, limit_connections(settings));
+}
+
 void lh_serving_reload(struct lh_serving *serving)
 {
     int64_t max_block_us = lh_settings_max_block_us(serving->settings);
 
+    if (serving->settings->database_count > 0)
+        reload_databases(serving);
     for (size_t i = 0; i < serving->databases->count; i++) {
         struct lh_coordinator *coordinator = serving->databases->list[i].coordinator;
+        if (!lh_database_is_in_use(&serving->databases->list[i]))
+            continue;
         lh_coordinator_set_max_block(coordinator, max_block_us);
         lh_coordinator_set_max_guard(coordinator, serving->settings->max_guard_us);
     }
     lh_service_set_max_block(serving->service, max_block_us);
     set_access(serving);
 }
+
+/* --- down --- */
 
 static void on_server_idle(void *arg)
 {

@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 
+struct lh_config_errors;
 struct lh_databases;
 struct lh_exposition;
 struct lh_loop;
@@ -38,7 +39,10 @@ void lh_serving_metrics(void *serving, struct lh_exposition *out);
 struct lh_rpc_server *lh_serving_server(struct lh_serving *serving);
 struct lh_databases *lh_serving_databases(struct lh_serving *serving);
 
-/* Applies the settings that a reload changes: max_block, max_guard, authorization. */
+/* Says which sections of `fresh` a reload may not add or remove now; returns false then. lh_reload_check. */
+bool lh_serving_check_reload(void *serving, const struct lh_settings *fresh, struct lh_config_errors *errors);
+/* Applies the settings that a reload changes: max_block, max_guard, authorization, sections. Databases that have come are
+   to be started as at first. */
 void lh_serving_reload(struct lh_serving *serving);
 
 /* on_drained fires once, later, with true when everything ended well, at the latest a little after shutdown_timeout. */

@@ -1,6 +1,5 @@
 #include "daemon/sockets.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

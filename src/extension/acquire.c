@@ -103,27 +103,65 @@ static bool is_same(Datum a, Datum b)
            memcmp(VARDATA_ANY(one), VARDATA_ANY(other), VARSIZE_ANY_EXHDR(one)) == 0;
 }
 
-/* Several items of one scope are decided, and answered, with each other: SQL does. */
-static bool is_only_one(const struct lh_core_call *call, const struct lh_core_wishes *wishes, int item)
+static bool is_of_scope(const struct lh_core_wishes *wishes, int item, Datum ns, Datum key)
 {
-    for (int i = 0; i < call->count; i++)
-        if (i != item && !wishes->ns.nulls[i] && !wishes->key.nulls[i] &&
-            is_same(wishes->key.values[i], wishes->key.values[item]) &&
-            is_same(wishes->ns.values[i], wishes->ns.values[item]))
-            return false;
-    return true;
+    return !wishes->ns.nulls[item] && !wishes->key.nulls[item] && is_same(wishes->key.values[item], key) &&
+           is_same(wishes->ns.values[item], ns);
 }
 
-static bool join(struct lh_core_call *call, const struct lh_core_wishes *wishes, const struct lh_core_array *may_queue,
-                 struct lh_core_joins *joins, int item, const struct lh_core_wish *wish, struct lh_core_row *row)
+static bool may_queue(const struct lh_core_wishes *wishes, int item)
 {
-    return !wishes->has_places && may_queue->n > 0 && !may_queue->nulls[item] &&
-           DatumGetBool(may_queue->values[item]) && is_only_one(call, wishes, item) &&
-           lh_core_join(call, joins, item, wish, wishes->ns.values[item], wishes->key.values[item], row);
+    return wishes->queue.n > 0 && !wishes->queue.nulls[item] && DatumGetBool(wishes->queue.values[item]);
 }
 
-static void acquire_one(struct lh_core_call *call, const struct lh_core_wishes *wishes,
-                        const struct lh_core_array *may_queue, struct lh_core_joins *joins, int item)
+static bool has_joiner(const struct lh_core_joiner *joiners, int count, Datum lease_key)
+{
+    for (int i = 0; i < count; i++)
+        if (memcmp(DatumGetUUIDP(joiners[i].wish.lease_key), DatumGetUUIDP(lease_key), UUID_LEN) == 0)
+            return true;
+    return false;
+}
+
+/* The requests of the call for this scope, in their order, from `item` on, which is the first that is not answered. Returns their count, or 0 where one
+   is not to join: the items of one scope are decided, and answered, with each other, so SQL decides about all of them. */
+static int gather(const struct lh_core_call *call, const struct lh_core_wishes *wishes, int item,
+                  const struct lh_core_wish *wish, struct lh_core_joiner *joiners)
+{
+    int count = 1;
+
+    joiners[0] = (struct lh_core_joiner){item, *wish};
+    for (int i = 0; i < call->count; i++) {
+        struct lh_core_joiner *next = &joiners[count];
+        if (i == item || !is_of_scope(wishes, i, wishes->ns.values[item], wishes->key.values[item]))
+            continue;
+        if (i < item || !may_queue(wishes, i) || !lh_core_wish(wishes, i, &next->wish) ||
+            has_joiner(joiners, count, next->wish.lease_key))
+            return 0;
+        next->item = i;
+        count++;
+    }
+    return count;
+}
+
+static bool join(struct lh_core_call *call, const struct lh_core_wishes *wishes, struct lh_core_joins *joins, int item,
+                 const struct lh_core_wish *wish, struct lh_core_row *row)
+{
+    struct lh_core_joiner *joiners;
+    bool has_joined;
+    int count;
+
+    if (wishes->has_places || !may_queue(wishes, item))
+        return false;
+    joiners = palloc((call->count - item) * sizeof(*joiners));
+    count = gather(call, wishes, item, wish, joiners);
+    has_joined =
+        count > 0 && lh_core_join(call, joins, joiners, count, wishes->ns.values[item], wishes->key.values[item], row);
+    pfree(joiners);
+    return has_joined;
+}
+
+static void acquire_one(struct lh_core_call *call, const struct lh_core_wishes *wishes, struct lh_core_joins *joins,
+                        int item)
 {
     struct lh_core_wish wish;
     struct lh_core_row row;
@@ -135,7 +173,7 @@ static void acquire_one(struct lh_core_call *call, const struct lh_core_wishes *
             if (may_have(&row, wish.lease_key)) {
                 lh_core_set_held(call, &wish, GetCurrentTimestamp(), &row);
                 is_granted = lh_core_update(call, &row, false);
-            } else if (join(call, wishes, may_queue, joins, item, &wish, &row)) {
+            } else if (join(call, wishes, joins, item, &wish, &row)) {
                 return;
             }
         } else if (!wishes->has_places && is_key(key)) {
@@ -167,10 +205,9 @@ Datum lh_core_acquire_items(PG_FUNCTION_ARGS)
         AT_LEAST,
         UNITS
     };
-    static const struct lh_core_wish_arguments at = {COORDINATOR, NS,   KEY,    LEASE_KEY,  OWNER,    LABELS,
-                                                     DURATION,    WAIT, TICKET, PRINCIPALS, AT_LEAST, UNITS};
+    static const struct lh_core_wish_arguments at = {COORDINATOR, NS,   KEY,    LEASE_KEY,  OWNER,    LABELS, DURATION,
+                                                     QUEUE,       WAIT, TICKET, PRINCIPALS, AT_LEAST, UNITS};
     struct lh_core_wishes wishes;
-    struct lh_core_array may_queue = lh_core_array(fcinfo, QUEUE, BOOLOID);
     struct lh_core_joins joins = {.waiter = NULL};
     struct lh_core_call call;
 
@@ -181,7 +218,8 @@ Datum lh_core_acquire_items(PG_FUNCTION_ARGS)
     /* A SQL user joins a held scope without changing its row: where one waits anywhere, SQL looks where. */
     if (!lh_core_has_row(call.oids->waiter, call.oids->waiter_sql_user, call.snapshot))
         for (int i = 0; i < call.count; i++)
-            acquire_one(&call, &wishes, &may_queue, &joins, i);
+            if (!call.is_done[i]) /* with an earlier one of its scope */
+                acquire_one(&call, &wishes, &joins, i);
     lh_core_close_joins(&joins);
     if (call.is_alone && call.count == 1 && joins.count == 1)
         lh_core_relax_commit();

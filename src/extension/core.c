@@ -51,7 +51,8 @@ static const char *session_trouble(void)
     return NULL;
 }
 
-bool lh_core_runs_hooks(void)
+/* As leasehold_internal.runs_hooks. */
+static bool runs_hooks(void)
 {
     const char *hooks = GetConfigOption("leasehold.hooks", true, false);
     return hooks != NULL && (strcmp(hooks, "on") == 0 || strcmp(hooks, "inline") == 0 || strcmp(hooks, "reap") == 0);
@@ -59,7 +60,7 @@ bool lh_core_runs_hooks(void)
 
 void lh_core_relax_commit(void)
 {
-    if (SyncRepStandbyNames[0] == '\0' && !lh_core_runs_hooks())
+    if (SyncRepStandbyNames[0] == '\0' && !runs_hooks())
         set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 

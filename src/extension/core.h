@@ -49,64 +49,68 @@
         DURATION, GRACE, ACQUIRED_AT, DEADLINE, REMAINING, HELD, SILENT, HEARTBEATS, HEARTBEAT_AT, LIVENESS,           \
         IS_MANUAL, RESTS_IN, MODE, UNITS, SLOTS, UNITS_FREE, HOLDERS
 
-/* The columns of leasehold.scope, in their order. */
-enum lh_core_scope_column {
-    SCOPE_NAMESPACE,
-    SCOPE_KEY,
-    SCOPE_STATE,
-    SCOPE_LEASE_KEY,
-    SCOPE_TOKEN,
-    SCOPE_ACQUIRED_AT,
-    SCOPE_HEARTBEAT_AT,
-    SCOPE_DEADLINE,
-    SCOPE_HEARTBEATS,
-    SCOPE_INCARNATION,
-    SCOPE_CHECK_AT,
-    SCOPE_ENDED_AT,
-    SCOPE_GRANTED_BY,
-    SCOPE_REAP_FAILURES,
-    SCOPE_LAPSED,
-    SCOPE_QUEUED,
-    SCOPE_DURATION,
-    SCOPE_GRACE,
-    SCOPE_OWNER,
-    SCOPE_LABELS,
-    SCOPE_LAST_OUTCOME,
-    SCOPE_LAST_RESULT,
-    SCOPE_LAST_ERROR,
-    SCOPE_ENDED_KEYS,
-    SCOPE_ENDED_OUTCOMES,
-    SCOPE_REAP_ERROR,
-    SCOPE_REAP_FAILED_AT,
-    SCOPE_NEXT_TRY_AT,
-    SCOPE_PRINCIPAL,
-    SCOPE_AT_LEAST,
-    SCOPE_AT_LEAST_INCARNATION,
-    SCOPE_UNITS,
-    SCOPE_HOLDERS,
-    SCOPE_SLOTS,
-    SCOPE_TOGETHER,
-    SCOPE_COLUMNS
-};
+/* The columns of leasehold.scope, in their order: X(NAME, name, type, is_never_null). */
+#define LH_CORE_SCOPE_COLUMNS(X)                                                                                       \
+    X(NAMESPACE, "namespace", TEXTOID, true)                                                                           \
+    X(KEY, "key", TEXTOID, true)                                                                                       \
+    X(STATE, "state", TEXTOID, true)                                                                                   \
+    X(LEASE_KEY, "lease_key", UUIDOID, false)                                                                          \
+    X(TOKEN, "token", INT8OID, true)                                                                                   \
+    X(ACQUIRED_AT, "acquired_at", TIMESTAMPTZOID, true)                                                                \
+    X(HEARTBEAT_AT, "heartbeat_at", TIMESTAMPTZOID, true)                                                              \
+    X(DEADLINE, "deadline", TIMESTAMPTZOID, true)                                                                      \
+    X(HEARTBEATS, "heartbeats", INT8OID, true)                                                                         \
+    X(INCARNATION, "incarnation", INT8OID, false)                                                                      \
+    X(CHECK_AT, "check_at", TIMESTAMPTZOID, true)                                                                      \
+    X(ENDED_AT, "ended_at", TIMESTAMPTZOID, false)                                                                     \
+    X(GRANTED_BY, "granted_by", UUIDOID, false)                                                                        \
+    X(REAP_FAILURES, "reap_failures", INT4OID, true)                                                                   \
+    X(LAPSED, "lapsed", BOOLOID, true)                                                                                 \
+    X(QUEUED, "queued", BOOLOID, true)                                                                                 \
+    X(DURATION, "duration", INTERVALOID, true)                                                                         \
+    X(GRACE, "grace", INTERVALOID, true)                                                                               \
+    X(OWNER, "owner", TEXTOID, false)                                                                                  \
+    X(LABELS, "labels", JSONBOID, true)                                                                                \
+    X(LAST_OUTCOME, "last_outcome", TEXTOID, false)                                                                    \
+    X(LAST_RESULT, "last_result", JSONBOID, false)                                                                     \
+    X(LAST_ERROR, "last_error", TEXTOID, false)                                                                        \
+    X(ENDED_KEYS, "ended_keys", UUIDARRAYOID, true)                                                                    \
+    X(ENDED_OUTCOMES, "ended_outcomes", TEXTARRAYOID, true)                                                            \
+    X(REAP_ERROR, "reap_error", TEXTOID, false)                                                                        \
+    X(REAP_FAILED_AT, "reap_failed_at", TIMESTAMPTZOID, false)                                                         \
+    X(NEXT_TRY_AT, "next_try_at", TIMESTAMPTZOID, false)                                                               \
+    X(PRINCIPAL, "principal", TEXTOID, false)                                                                          \
+    X(AT_LEAST, "at_least", INTERVALOID, false)                                                                        \
+    X(AT_LEAST_INCARNATION, "at_least_incarnation", INT8OID, false)                                                    \
+    X(UNITS, "units", INT4OID, false)                                                                                  \
+    X(HOLDERS, "holders", INT4OID, false)                                                                              \
+    X(SLOTS, "slots", INT4ARRAYOID, false)                                                                             \
+    X(TOGETHER, "together", INT8ARRAYOID, false)
+
+#define SCOPE_NUMBER(name, ...) SCOPE_##name,
+enum lh_core_scope_column { LH_CORE_SCOPE_COLUMNS(SCOPE_NUMBER) SCOPE_COLUMNS };
+#undef SCOPE_NUMBER
 
 /* The columns of leasehold.waiter, in their order. */
-enum lh_core_waiter_column {
-    WAITER_NAMESPACE,
-    WAITER_KEY,
-    WAITER_TICKET,
-    WAITER_LEASE_KEY,
-    WAITER_COORDINATOR,
-    WAITER_ENQUEUED_AT,
-    WAITER_WAIT_UNTIL,
-    WAITER_AWAY_UNTIL,
-    WAITER_DURATION,
-    WAITER_OWNER,
-    WAITER_PRINCIPAL,
-    WAITER_UNITS,
-    WAITER_ITEMS,
-    WAITER_PRIORITY,
-    WAITER_COLUMNS
-};
+#define LH_CORE_WAITER_COLUMNS(X)                                                                                      \
+    X(NAMESPACE, "namespace", TEXTOID, true)                                                                           \
+    X(KEY, "key", TEXTOID, true)                                                                                       \
+    X(TICKET, "ticket", INT8OID, true)                                                                                 \
+    X(LEASE_KEY, "lease_key", UUIDOID, true)                                                                           \
+    X(COORDINATOR, "coordinator", UUIDOID, false)                                                                      \
+    X(ENQUEUED_AT, "enqueued_at", TIMESTAMPTZOID, false)                                                               \
+    X(WAIT_UNTIL, "wait_until", TIMESTAMPTZOID, false)                                                                 \
+    X(AWAY_UNTIL, "away_until", TIMESTAMPTZOID, false)                                                                 \
+    X(DURATION, "duration", INTERVALOID, false)                                                                        \
+    X(OWNER, "owner", TEXTOID, false)                                                                                  \
+    X(PRINCIPAL, "principal", TEXTOID, false)                                                                          \
+    X(UNITS, "units", INT4OID, false)                                                                                  \
+    X(ITEMS, "items", INT2OID, false)                                                                                  \
+    X(PRIORITY, "priority", INT4OID, true)
+
+#define WAITER_NUMBER(name, ...) WAITER_##name,
+enum lh_core_waiter_column { LH_CORE_WAITER_COLUMNS(WAITER_NUMBER) WAITER_COLUMNS };
+#undef WAITER_NUMBER
 
 /* The relations of this database that the common path opens; found again after a change of any of them. */
 struct lh_core_oids {
@@ -200,8 +204,6 @@ void lh_core_answer_wait(struct lh_core_call *call, int item, const Datum *value
    for the former, or NULL. */
 Datum lh_core_end(struct lh_core_call *call, const char *after);
 struct lh_core_array lh_core_array(FunctionCallInfo fcinfo, int argument, Oid type);
-/* Returns true if the caller runs hooks within its calls (leasehold_internal.runs_hooks). */
-bool lh_core_runs_hooks(void);
 /* leasehold_internal.relax_commit(): renewals alone, and places alone, need not be on disk when they are answered. */
 void lh_core_relax_commit(void);
 
@@ -266,11 +268,11 @@ static inline void lh_core_set_or_null(struct lh_core_row *row, enum lh_core_sco
 
 /* The indexes of a function's arguments that have the requests. */
 struct lh_core_wish_arguments {
-    int coordinator, ns, key, lease_key, owner, labels, duration, wait, ticket, principal, at_least, units;
+    int coordinator, ns, key, lease_key, owner, labels, duration, queue, wait, ticket, principal, at_least, units;
 };
 
 struct lh_core_wishes {
-    struct lh_core_array ns, key, lease_key, owner, labels, duration, wait, principal, at_least, units;
+    struct lh_core_array ns, key, lease_key, owner, labels, duration, queue, wait, principal, at_least, units;
     Datum coordinator; /* (Datum) 0: null */
     bool has_places;   /* one of them has a place in a queue already */
     int count;         /* 0: there is no list of keys */
@@ -317,6 +319,8 @@ void lh_core_queue_begin(const struct lh_core_call *call, Relation waiter, Snaps
 bool lh_core_queue_next(struct lh_core_queue *queue);
 /* Returns false if the waiter is away, its wait is over, or its coordinator has died (live_head() in SQL). */
 bool lh_core_queue_is_live(const struct lh_core_queue *queue);
+/* Returns true if the coordinator is live. */
+bool lh_core_queue_knows(const struct lh_core_queue *queue, Datum coordinator);
 void lh_core_queue_end(struct lh_core_queue *queue);
 /* Returns true if a waiter of the scope has a priority: then SQL says who is next. */
 bool lh_core_queue_has_priority(const struct lh_core_call *call, Relation waiter, Snapshot snapshot, Datum ns,
@@ -333,9 +337,16 @@ struct lh_core_joins {
     int count;
 };
 
-/* Gives the request the last place in the queue of a scope that another holds, and answers it. `row` is the scope's. Returns false if SQL is to decide. */
-bool lh_core_join(struct lh_core_call *call, struct lh_core_joins *joins, int item, const struct lh_core_wish *wish,
-                  Datum ns, Datum key, struct lh_core_row *row);
+/* One request of a call. */
+struct lh_core_joiner {
+    int item;
+    struct lh_core_wish wish;
+};
+
+/* Puts requests at the end of the queue of a scope that is held, and answers them. They are all that the call has for this scope, and no two have the
+   same lease key. `row` is the scope's. Returns false if SQL is to decide about all of them: no place is taken then. */
+bool lh_core_join(struct lh_core_call *call, struct lh_core_joins *joins, const struct lh_core_joiner *joiners,
+                  int count, Datum ns, Datum key, struct lh_core_row *row);
 void lh_core_close_joins(struct lh_core_joins *joins);
 
 /* --- result.c --- */

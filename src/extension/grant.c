@@ -43,6 +43,7 @@ void lh_core_wishes(FunctionCallInfo fcinfo, const struct lh_core_wish_arguments
     wishes->owner = lh_core_array(fcinfo, at->owner, TEXTOID);
     wishes->labels = lh_core_array(fcinfo, at->labels, TEXTOID);
     wishes->duration = lh_core_array(fcinfo, at->duration, INT8OID);
+    wishes->queue = lh_core_array(fcinfo, at->queue, BOOLOID);
     wishes->wait = lh_core_array(fcinfo, at->wait, INT8OID);
     wishes->principal = lh_core_array(fcinfo, at->principal, TEXTOID);
     wishes->at_least = lh_core_array(fcinfo, at->at_least, INT8OID);

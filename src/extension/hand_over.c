@@ -185,9 +185,9 @@ static void refuse_watched(const struct lh_core_call *call)
 
 Datum lh_core_hand_over_batch(PG_FUNCTION_ARGS)
 {
-    static const struct lh_core_wish_arguments at = {RELEASER,    NEXT_NS,         NEXT_KEY,      NEXT_LEASE_KEY,
-                                                     NEXT_OWNER,  NEXT_LABELS,     NEXT_DURATION, NEXT_WAIT,
-                                                     NEXT_TICKET, NEXT_PRINCIPALS, NEXT_AT_LEAST, NEXT_UNITS};
+    static const struct lh_core_wish_arguments at = {
+        RELEASER,   NEXT_NS,   NEXT_KEY,    NEXT_LEASE_KEY,  NEXT_OWNER,    NEXT_LABELS, NEXT_DURATION,
+        NEXT_QUEUE, NEXT_WAIT, NEXT_TICKET, NEXT_PRINCIPALS, NEXT_AT_LEAST, NEXT_UNITS};
     struct lh_core_array ns = lh_core_array(fcinfo, NS, TEXTOID), key = lh_core_array(fcinfo, KEY, TEXTOID),
                          lease_key = lh_core_array(fcinfo, LEASE_KEY, UUIDOID),
                          failed = lh_core_array(fcinfo, FAILED, BOOLOID), value = lh_core_array(fcinfo, VALUE, TEXTOID);

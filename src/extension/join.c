@@ -1,6 +1,6 @@
 /*
- * A wait behind a holder: the last place in the queue of a scope that somebody holds exclusively. The twin is the first statement for a batch
- * of one in migrations/functions/acquire_batch.sql, and what acquire_general() does about an item that is queued.
+ * Waits behind a holder: the last places in the queue of a scope that somebody holds exclusively. The twin is the first statement for a batch
+ * of one in migrations/functions/acquire_batch.sql, and what acquire_general() does about items that are queued.
  */
 #include "core.h"
 
@@ -43,24 +43,27 @@ void lh_core_close_joins(struct lh_core_joins *joins)
     table_close(joins->waiter, NoLock);
 }
 
-/* Returns false if the lease key has a place in this queue. The lock of the scope's row, which all take who join, keeps another
-   from inserting it meanwhile: a speculative insertion, as of ON CONFLICT, would write one WAL record more. */
-static bool insert(struct lh_core_call *call, struct lh_core_joins *joins)
+/* The lease key has a place in this queue. The lock of the scope's row, which all take who join, keeps another from inserting it meanwhile: a
+   speculative insertion, as of ON CONFLICT, would write one WAL record more. */
+static bool has_place(struct lh_core_joins *joins)
 {
-    TupleTableSlot *slot = joins->slot;
-    EState *estate = joins->estate;
-    bool is_conflict;
     ItemPointerData unused;
 
 #if PG_VERSION_NUM >= 180000
-    is_conflict = !ExecCheckIndexConstraints(joins->result_rel, slot, estate, &unused, &slot->tts_tid, NIL);
+    return !ExecCheckIndexConstraints(joins->result_rel, joins->slot, joins->estate, &unused, &joins->slot->tts_tid,
+                                      NIL);
 #elif PG_VERSION_NUM >= 140000
-    is_conflict = !ExecCheckIndexConstraints(joins->result_rel, slot, estate, &unused, NIL);
+    return !ExecCheckIndexConstraints(joins->result_rel, joins->slot, joins->estate, &unused, NIL);
 #else
-    is_conflict = !ExecCheckIndexConstraints(slot, estate, &unused, NIL);
+    return !ExecCheckIndexConstraints(joins->slot, joins->estate, &unused, NIL);
 #endif
-    if (is_conflict)
-        return false;
+}
+
+static void insert(struct lh_core_call *call, struct lh_core_joins *joins)
+{
+    TupleTableSlot *slot = joins->slot;
+    EState *estate = joins->estate;
+
     table_tuple_insert(joins->waiter, slot, call->command, 0, NULL);
 #if PG_VERSION_NUM >= 160000
     list_free(ExecInsertIndexTuples(joins->result_rel, slot, estate, false, false, NULL, NIL, false));
@@ -70,7 +73,6 @@ static bool insert(struct lh_core_call *call, struct lh_core_joins *joins)
     list_free(ExecInsertIndexTuples(slot, estate, false, NULL, NIL));
 #endif
     ResetPerTupleExprContext(estate);
-    return true;
 }
 
 static void set(TupleTableSlot *slot, enum lh_core_waiter_column column, Datum value)
@@ -79,12 +81,10 @@ static void set(TupleTableSlot *slot, enum lh_core_waiter_column column, Datum v
     slot->tts_isnull[column] = value == (Datum)0;
 }
 
-/* Returns the ticket, or 0 if the lease key has a place already. */
-static int64 take_place(struct lh_core_call *call, struct lh_core_joins *joins, const struct lh_core_wish *wish,
-                        Datum ns, Datum key, TimestampTz now)
+static void fill(struct lh_core_joins *joins, const struct lh_core_wish *wish, Datum ns, Datum key, int64 ticket,
+                 TimestampTz now)
 {
     TupleTableSlot *slot = joins->slot;
-    int64 ticket = nextval_internal(call->oids->ticket, false);
     Interval wait = {.time = wish->wait_us};
 
     ExecClearTuple(slot);
@@ -103,12 +103,25 @@ static int64 take_place(struct lh_core_call *call, struct lh_core_joins *joins, 
     slot->tts_values[WAITER_PRIORITY] = Int32GetDatum(0);
     slot->tts_isnull[WAITER_PRIORITY] = false;
     ExecStoreVirtualTuple(slot);
-    return insert(call, joins) ? ticket : 0;
 }
 
-/* Read after the lock of the scope's row: its waiters were there before. */
-static int count_ahead(const struct lh_core_call *call, const struct lh_core_joins *joins, Datum ns, Datum key,
-                       TimestampTz now)
+/* All are looked at before one is inserted, for the answer to each tells how many are before it, and SQL may change the place of one that has one. No
+   ticket is drawn for it: no place has none. */
+static bool has_one_a_place(struct lh_core_joins *joins, const struct lh_core_joiner *joiners, int count, Datum ns,
+                            Datum key, TimestampTz now)
+{
+    for (int i = 0; i < count; i++) {
+        fill(joins, &joiners[i].wish, ns, key, 0, now);
+        if (has_place(joins))
+            return true;
+        ResetPerTupleExprContext(joins->estate);
+    }
+    return false;
+}
+
+/* Read after the lock of the scope's row: its waiters were there before. `is_live`: the coordinator that asks is. */
+static int count_ahead(const struct lh_core_call *call, const struct lh_core_joins *joins, Datum coordinator, Datum ns,
+                       Datum key, TimestampTz now, bool *is_live)
 {
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
     struct lh_core_queue queue;
@@ -117,6 +130,7 @@ static int count_ahead(const struct lh_core_call *call, const struct lh_core_joi
     lh_core_queue_begin(call, joins->waiter, latest, ns, key, now, &queue);
     while (ahead < AHEAD_MAX && lh_core_queue_next(&queue))
         ahead += lh_core_queue_is_live(&queue) ? 1 : 0;
+    *is_live = lh_core_queue_knows(&queue, coordinator);
     lh_core_queue_end(&queue);
     UnregisterSnapshot(latest);
     return ahead;
@@ -141,11 +155,19 @@ static Datum labels_of(const struct lh_core_row *row)
     return CStringGetTextDatum(JsonbToCString(NULL, &labels->root, VARSIZE(labels)));
 }
 
-/* A row of leasehold_internal.answer: the place, and the holder as lease_facts() tells of it. */
-static Datum make_answer(const struct lh_core_call *call, int item, const struct lh_core_wish *wish,
-                         const struct lh_core_row *row, int64 ticket, int ahead, TimestampTz now)
+enum { LH_CORE_ANSWER_COLUMNS, COLUMNS };
+
+/* A row of leasehold_internal.answer, whose place is still to be set. */
+struct place_answer {
+    TupleDesc type;
+    Datum values[COLUMNS];
+    bool nulls[COLUMNS];
+};
+
+/* The holder as lease_facts() tells of it. */
+static void tell_holder(const struct lh_core_call *call, const struct lh_core_rules *rules,
+                        const struct lh_core_row *row, TimestampTz now, struct place_answer *told)
 {
-    enum { LH_CORE_ANSWER_COLUMNS, COLUMNS };
     static const int copied[][2] = {{TOKEN, SCOPE_TOKEN},
                                     {OWNER, SCOPE_OWNER},
                                     {PRINCIPAL, SCOPE_PRINCIPAL},
@@ -153,28 +175,25 @@ static Datum make_answer(const struct lh_core_call *call, int item, const struct
                                     {DEADLINE, SCOPE_DEADLINE},
                                     {HEARTBEATS, SCOPE_HEARTBEATS},
                                     {HEARTBEAT_AT, SCOPE_HEARTBEAT_AT}};
-    const struct lh_core_rules *rules = wish->rules;
     TimestampTz acquired_at = DatumGetTimestampTz(row->values[SCOPE_ACQUIRED_AT]),
                 heartbeat_at = DatumGetTimestampTz(row->values[SCOPE_HEARTBEAT_AT]),
                 deadline = DatumGetTimestampTz(row->values[SCOPE_DEADLINE]);
     Interval silence = lh_core_suspected_after(rules, DatumGetIntervalP(row->values[SCOPE_DURATION]));
     TimestampTz suspected_at = lh_core_plus(heartbeat_at, &silence),
                 overdue_at = lh_core_plus(acquired_at, &rules->max_hold);
-    TupleDesc type = lookup_rowtype_tupdesc(TupleDescAttr(call->row_type, LH_CORE_MORE)->atttypid, -1);
-    Datum values[COLUMNS] = {0}, answer;
-    bool nulls[COLUMNS] = {false};
+    Datum *values = told->values;
+    bool *nulls = told->nulls;
 
-    if (type->natts != COLUMNS)
+    memset(told, 0, sizeof(*told));
+    told->type = lookup_rowtype_tupdesc(TupleDescAttr(call->row_type, LH_CORE_MORE)->atttypid, -1);
+    if (told->type->natts != COLUMNS)
         ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("leasehold_internal.answer has %d columns", COLUMNS));
     nulls[MESSAGE] = nulls[FIELD] = nulls[BOUND] = nulls[RESTS_IN] = nulls[SLOTS] = true;
     for (size_t i = 0; i < lengthof(copied); i++) {
         values[copied[i][0]] = row->values[copied[i][1]];
         nulls[copied[i][0]] = row->nulls[copied[i][1]];
     }
-    values[N] = Int32GetDatum(item + 1);
     values[OUTCOME] = CStringGetTextDatum("queued");
-    values[TICKET] = Int64GetDatum(ticket);
-    values[AHEAD] = Int32GetDatum(ahead);
     values[EXPIRES_IN] = Int64GetDatum(deadline + us_of(row, SCOPE_GRACE) - now);
     nulls[EXPIRES_IN] = rules->is_manual;
     values[SUSPECTED_IN] = Int64GetDatum(Max(0, Min(suspected_at, overdue_at) - now));
@@ -190,23 +209,21 @@ static Datum make_answer(const struct lh_core_call *call, int item, const struct
     values[UNITS] = values[UNITS_FREE] = Int32GetDatum(0);
     nulls[UNITS_FREE] = !rules->has_capacity;
     values[HOLDERS] = Int32GetDatum(1);
-    answer = heap_copy_tuple_as_datum(heap_form_tuple(type, values, nulls), type);
-    ReleaseTupleDesc(type);
-    return answer;
 }
 
 /* A row of leasehold_internal.acquired that says all in its last column. */
-static void answer(struct lh_core_call *call, int item, Datum more)
+static void answer(struct lh_core_call *call, int item, int64 ticket, int ahead, struct place_answer *told)
 {
-    enum { N, OUTCOME };
     Datum values[LH_CORE_MORE + 1] = {0};
     bool nulls[LH_CORE_MORE + 1];
 
+    told->values[N] = values[N] = Int32GetDatum(item + 1);
+    told->values[TICKET] = Int64GetDatum(ticket);
+    told->values[AHEAD] = Int32GetDatum(ahead);
+    values[OUTCOME] = told->values[OUTCOME];
+    values[LH_CORE_MORE] = heap_copy_tuple_as_datum(heap_form_tuple(told->type, told->values, told->nulls), told->type);
     memset(nulls, true, sizeof(nulls));
     nulls[N] = nulls[OUTCOME] = nulls[LH_CORE_MORE] = false;
-    values[N] = Int32GetDatum(item + 1);
-    values[OUTCOME] = CStringGetTextDatum("queued");
-    values[LH_CORE_MORE] = more;
     lh_core_answer_wait(call, item, values, nulls);
 }
 
@@ -237,26 +254,52 @@ static bool lock(struct lh_core_call *call, struct lh_core_row *row)
     return lh_core_update(call, row, false);
 }
 
-bool lh_core_join(struct lh_core_call *call, struct lh_core_joins *joins, int item, const struct lh_core_wish *wish,
-                  Datum ns, Datum key, struct lh_core_row *row)
+static bool may_all_wait(const struct lh_core_call *call, const struct lh_core_joiner *joiners, int count,
+                         const struct lh_core_row *row)
 {
-    TimestampTz now;
-    int64 ticket;
-    int ahead;
+    for (int i = 0; i < count; i++)
+        if (!may_wait(call, &joiners[i].wish, row))
+            return false;
+    return true;
+}
 
-    if (wish->coordinator == (Datum)0 || !wish->rules->may_wait || !may_wait(call, wish, row) ||
+/* In the order of the items, which is that of their tickets (promise 6). */
+static void take_places(struct lh_core_call *call, struct lh_core_joins *joins, const struct lh_core_joiner *joiners,
+                        int count, Datum ns, Datum key, const struct lh_core_row *row, TimestampTz now)
+{
+    struct place_answer told;
+    bool is_live;
+    int ahead = count_ahead(call, joins, joiners[0].wish.coordinator, ns, key, now, &is_live);
+
+    tell_holder(call, joiners[0].wish.rules, row, now, &told);
+    for (int i = 0; i < count; i++) {
+        const struct lh_core_wish *wish = &joiners[i].wish;
+        int64 ticket = nextval_internal(call->oids->ticket, false);
+
+        fill(joins, wish, ns, key, ticket, now);
+        insert(call, joins);
+        answer(call, joiners[i].item, ticket, ahead, &told);
+        if (is_live && (!wish->has_wait || wish->wait_us > 0) && ahead < AHEAD_MAX)
+            ahead++;
+    }
+    joins->count += count;
+    ReleaseTupleDesc(told.type);
+}
+
+bool lh_core_join(struct lh_core_call *call, struct lh_core_joins *joins, const struct lh_core_joiner *joiners,
+                  int count, Datum ns, Datum key, struct lh_core_row *row)
+{
+    const struct lh_core_wish *first = &joiners[0].wish;
+    TimestampTz now;
+
+    if (first->coordinator == (Datum)0 || !first->rules->may_wait || !may_all_wait(call, joiners, count, row) ||
         !lh_core_is_live(call, row, GetCurrentTimestamp()) || !lock(call, row))
         return false;
     if (joins->waiter == NULL)
         open_joins(call, joins);
     now = GetCurrentTimestamp();
-    if (!lh_core_is_live(call, row, now))
+    if (!lh_core_is_live(call, row, now) || has_one_a_place(joins, joiners, count, ns, key, now))
         return false;
-    ahead = count_ahead(call, joins, ns, key, now);
-    ticket = take_place(call, joins, wish, ns, key, now);
-    if (ticket == 0)
-        return false;
-    joins->count++;
-    answer(call, item, make_answer(call, item, wish, row, ticket, ahead, now));
+    take_places(call, joins, joiners, count, ns, key, row, now);
     return true;
 }

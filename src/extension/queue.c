@@ -97,6 +97,14 @@ void lh_core_queue_end(struct lh_core_queue *queue)
     pfree(queue->live);
 }
 
+bool lh_core_queue_knows(const struct lh_core_queue *queue, Datum coordinator)
+{
+    for (int i = 0; i < queue->live_count; i++)
+        if (memcmp(&queue->live[i], DatumGetUUIDP(coordinator), UUID_LEN) == 0)
+            return true;
+    return false;
+}
+
 bool lh_core_queue_is_live(const struct lh_core_queue *queue)
 {
     const Datum *values = queue->slot->tts_values;
@@ -106,10 +114,5 @@ bool lh_core_queue_is_live(const struct lh_core_queue *queue)
         return false;
     if (!nulls[WAITER_WAIT_UNTIL] && DatumGetTimestampTz(values[WAITER_WAIT_UNTIL]) <= queue->now)
         return false;
-    if (nulls[WAITER_COORDINATOR])
-        return true;
-    for (int i = 0; i < queue->live_count; i++)
-        if (memcmp(&queue->live[i], DatumGetUUIDP(values[WAITER_COORDINATOR]), UUID_LEN) == 0)
-            return true;
-    return false;
+    return nulls[WAITER_COORDINATOR] || lh_core_queue_knows(queue, values[WAITER_COORDINATOR]);
 }

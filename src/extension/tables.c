@@ -22,60 +22,9 @@ struct column {
     bool is_never_null;
 };
 
-static const struct column scope_columns[SCOPE_COLUMNS] = {
-    {"namespace", TEXTOID, true},
-    {"key", TEXTOID, true},
-    {"state", TEXTOID, true},
-    {"lease_key", UUIDOID},
-    {"token", INT8OID, true},
-    {"acquired_at", TIMESTAMPTZOID, true},
-    {"heartbeat_at", TIMESTAMPTZOID, true},
-    {"deadline", TIMESTAMPTZOID, true},
-    {"heartbeats", INT8OID, true},
-    {"incarnation", INT8OID},
-    {"check_at", TIMESTAMPTZOID, true},
-    {"ended_at", TIMESTAMPTZOID},
-    {"granted_by", UUIDOID},
-    {"reap_failures", INT4OID, true},
-    {"lapsed", BOOLOID, true},
-    {"queued", BOOLOID, true},
-    {"duration", INTERVALOID, true},
-    {"grace", INTERVALOID, true},
-    {"owner", TEXTOID},
-    {"labels", JSONBOID, true},
-    {"last_outcome", TEXTOID},
-    {"last_result", JSONBOID},
-    {"last_error", TEXTOID},
-    {"ended_keys", UUIDARRAYOID, true},
-    {"ended_outcomes", TEXTARRAYOID, true},
-    {"reap_error", TEXTOID},
-    {"reap_failed_at", TIMESTAMPTZOID},
-    {"next_try_at", TIMESTAMPTZOID},
-    {"principal", TEXTOID},
-    {"at_least", INTERVALOID},
-    {"at_least_incarnation", INT8OID},
-    {"units", INT4OID},
-    {"holders", INT4OID},
-    {"slots", INT4ARRAYOID},
-    {"together", INT8ARRAYOID},
-};
-
-static const struct column waiter_columns[WAITER_COLUMNS] = {
-    {"namespace", TEXTOID, true},
-    {"key", TEXTOID, true},
-    {"ticket", INT8OID, true},
-    {"lease_key", UUIDOID, true},
-    {"coordinator", UUIDOID},
-    {"enqueued_at", TIMESTAMPTZOID},
-    {"wait_until", TIMESTAMPTZOID},
-    {"away_until", TIMESTAMPTZOID},
-    {"duration", INTERVALOID},
-    {"owner", TEXTOID},
-    {"principal", TEXTOID},
-    {"units", INT4OID},
-    {"items", INT2OID},
-    {"priority", INT4OID, true},
-};
+#define COLUMN(number, ...) {__VA_ARGS__},
+static const struct column scope_columns[] = {LH_CORE_SCOPE_COLUMNS(COLUMN)};
+static const struct column waiter_columns[] = {LH_CORE_WAITER_COLUMNS(COLUMN)};
 static const struct column coordinator_columns[] = {
     {"id", UUIDOID, true},
     {"host", TEXTOID},

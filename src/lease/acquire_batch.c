@@ -147,6 +147,12 @@ static bool is_covered(const struct lh_acquire *request, const struct lh_entry *
     return request->own.arrived_us <= entry->sent_us && (entry->all != NULL || request->units == entry->acquire->units);
 }
 
+/* Came after it was asked for, and waits longer than the place that it has: nobody is woken for a place whose wait is over. */
+static bool outlives(const struct lh_acquire *request, const struct lh_entry *entry)
+{
+    return request->own.wait_until_us > lh_time_add(entry->sent_us, entry->acquire->wait_us);
+}
+
 static void ask_again_or_go(struct lh_coordinator *c, struct lh_waiter *waiter, const char *reason)
 {
     if (!lh_list_is_empty(&waiter->requests)) {
@@ -178,9 +184,10 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
 {
     struct lh_waiter *waiter = entry->waiter;
     bool is_renewal = entry->acquire->outcome == LH_ACQUIRE_RENEWED && lh_waiter_is_grant_known(waiter);
+    bool comes_back = waiter->keeps_place && lh_list_is_empty(&waiter->requests);
 
     /* A renewal whose caller went is not given back: the lease has an owner from before. */
-    entry->is_grant = !is_renewal;
+    entry->is_grant = !is_renewal && !comes_back;
     entry->is_renewal = is_renewal;
     learn_grant(c, entry->scope, entry->acquire, waiter->ticket, is_renewal);
     for (size_t i = 1; entry->all != NULL && i < waiter->together->count; i++)
@@ -198,20 +205,16 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
 }
 
 /*
- * Our first waiter was asked for again, no holder is in its way, and yet it was not its turn: somebody else's waiter is
- * first, or a row of ours that nobody here knows, from a batch that was committed after its connection had been given
- * up. Whoever passes wake-ups on in the database sorts that out.
+ * It was asked for again, no holder is in its way, and yet it was not its turn: somebody is ahead, maybe a row of ours
+ * that nobody here knows.
  */
-static void look_ahead(struct lh_coordinator *c, struct lh_entry *entry)
+static void look_ahead(struct lh_entry *entry)
 {
-    struct lh_scope *scope = entry->scope;
     const struct lh_acquire_item *item = entry->acquire;
-    struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
     bool fits = item->units > 0 && item->has_lease && item->lease.units > 0 && item->units <= item->units_free;
     bool is_free = (!item->has_lease || fits) && item->rests_in_us == 0;
-    if (item->ticket > 0 && is_free && first == lh_together_place_in(entry->waiter, scope) &&
-        lh_list_is_empty(&scope->leaves) && lh_list_is_empty(&scope->again))
-        lh_database_pass_on(c, scope->ns, scope->key, first->ticket);
+
+    entry->scope->looks_ahead |= item->ticket > 0 && is_free;
 }
 
 static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
@@ -229,7 +232,7 @@ static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
         lh_request_on_liveness(c, request, waiter->scope->is_dead);
         lh_wait_progress_queued(c, request, entry->acquire->waiters_ahead);
         bool is_due = request->own.verdict != LH_OK;
-        if (is_due && !is_covered(request, entry))
+        if (is_due ? !is_covered(request, entry) : outlives(request, entry))
             has_late = true;
         else if (is_due && (wants || entry->all != NULL || request->own.verdict == LH_LEASE_HELD))
             lh_request_answer(c, request, request->own.verdict, entry); /* the leave has no answer, or comes later */
@@ -241,7 +244,9 @@ static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
     else
         lh_waiter_leave(c, waiter, "its requests ended meanwhile");
     if (is_stuck)
-        look_ahead(c, entry);
+        look_ahead(entry);
+    if (entry->acquire->ticket > 0 && entry->acquire->new_ticket > entry->acquire->ticket)
+        lh_scope_wake(c, entry->scope); /* its wait was over, and it has a place behind others now */
     if (entry->acquire->has_lease && entry->acquire->expires_in_us == 0 && entry->acquire->ticket > 0)
         lh_reaping_soon(c); /* it has expired, and yet it could not be taken over */
 }

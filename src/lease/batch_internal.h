@@ -39,6 +39,7 @@ struct lh_lane {
     bool is_slow;                     /* hook lane at work: its hooks were known to be slow */
     /* The batch was sent; otherwise the store refused it, so its outcome is known. */
     bool is_sent;
+    bool is_waited_for;      /* somebody waits for one of its scopes */
     int64_t hook_timeout_us; /* limit of a hook lane's call; 0: no limit */
     int64_t rest_us;         /* takes no reaps before this time, because other work waits */
     size_t n;
@@ -73,8 +74,9 @@ static inline bool lh_lane_is_for_both(enum lh_kind kind)
 /* Returns true if so many acquires and releases are quicker in one batch than on two lanes at once. */
 bool lh_lane_is_worth(const struct lh_coordinator *c, size_t items);
 void lh_lane_note_sent(struct lh_lane *lane);
-void lh_lane_note_trip(const struct lh_lane *lane); /* learns the trip time from the answered batch */
-/* Returns true if `ready` items of this kind should wait for a batch in flight instead of taking an idle lane. */
+void lh_lane_note_answered(struct lh_lane *lane); /* learns the trip time, and who may ask again at once */
+/* Returns true if `ready` items of this kind should wait instead of taking an idle lane: for a batch in flight, or for
+   those who may ask again at once. */
 bool lh_lanes_keep(const struct lh_coordinator *c, enum lh_kind kind, size_t ready);
 
 /*

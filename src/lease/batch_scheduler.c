@@ -32,7 +32,7 @@ static void on_batch_done(void *arg, enum lh_status status, const struct lh_erro
     lh_histogram_add(&c->stats.batch_us[lane->kind], &lh_latency_bounds, c->now_us - lane->sent_us);
     if (lane->rider_count > 0)
         lh_histogram_add(&c->stats.batch_us[LH_KIND_ACQUIRE], &lh_latency_bounds, c->now_us - lane->sent_us);
-    lh_lane_note_trip(lane);
+    lh_lane_note_answered(lane);
     lh_batch_answer(lane, status, error);
     lh_turn_end_event(c);
 }
@@ -100,6 +100,7 @@ bool lh_batch_take(struct lh_lane *lane, enum lh_kind kind, struct lh_scope *sco
 {
     size_t before = lane->n + lane->rider_count;
 
+    lane->is_waited_for |= lh_scope_is_waited_for(scope);
     lh_scope_send_begins(lane->coordinator, scope, kind);
     /* While it is busy or failing, the first one finds out for all. */
     if (scope->delay_us[kind] > 0)
@@ -218,7 +219,6 @@ static void note_sent(struct lh_coordinator *c, enum lh_kind kind, size_t n)
     if (n == 0)
         return;
     c->stats.batches[kind]++;
-    c->stats.batch_items[kind] += n;
     lh_histogram_add(&c->stats.batch_sizes[kind], &lh_size_bounds, (int64_t)n);
 }
 

@@ -156,6 +156,7 @@ struct lh_acquire {
         int64_t arrived_us;
         int64_t wait_until_us;
         int64_t block_until_us;
+        bool looks_again; /* then it is asked for again, and not answered */
         /* The answer unless it is granted; LH_OK: the request goes on waiting. */
         enum lh_status verdict;
         bool is_answering;
@@ -171,6 +172,10 @@ enum lh_status lh_coordinator_acquire(struct lh_coordinator *coordinator, struct
 /* Cancels a request whose caller is gone. on_done fires later with LH_CANCELED, or with the answer that is on its
    way already; a lease granted meanwhile is released again. */
 void lh_coordinator_cancel(struct lh_coordinator *coordinator, struct lh_acquire *acquire);
+
+/* Answers a request whose key is leaving this database: on_done fires later with LH_DATABASE_UNAVAILABLE, or with the answer
+   that is on its way already. Its caller comes back with the same lease key, so a lease granted meanwhile stays. */
+void lh_coordinator_send_back(struct lh_coordinator *coordinator, struct lh_acquire *acquire);
 
 /* One item of a heartbeat, release or downgrade. A request is answered when all its items are; an item of a busy row
    or a lost batch ends as RETRY. */
@@ -261,7 +266,6 @@ struct lh_coordinator_stats {
     uint64_t reaped;
     uint64_t reap_failures;
     uint64_t batches[6]; /* acquire, heartbeat, release, leave, downgrade, acquire_all */
-    uint64_t batch_items[6];
     uint64_t busy;
     uint64_t wakes;
     uint64_t refused;         /* calls refused at a bound */

@@ -161,6 +161,14 @@ struct lh_trips {
     unsigned count;      /* batches in this window */
 };
 
+/* Callers who were just answered, and may ask again at once: see lane.c. */
+struct lh_gathering {
+    size_t wanted; /* acquires and releases; 0: it gathers none */
+    int64_t until_us;
+    unsigned in_vain;      /* answers to be passed over after one more time for nothing, about half */
+    unsigned passing_over; /* answers */
+};
+
 /* State of lane.c. */
 struct lh_lanes {
     struct lh_lane *all;
@@ -174,6 +182,7 @@ struct lh_lanes {
     struct lh_lane *answered;       /* the lane whose batch was answered in this turn */
     struct lh_batch_record record;  /* record of that batch */
     struct lh_trips trips;
+    struct lh_gathering gathering;
 };
 
 /* State of holder_op.c. */
@@ -197,6 +206,7 @@ struct lh_ready {
     struct lh_link turns[LH_SCOPE_KINDS]; /* clients in turn */
     size_t count[LH_SCOPE_KINDS];         /* number of clients */
     size_t scopes[LH_SCOPE_KINDS];        /* number of their scopes */
+    bool is_urgent;                       /* one for which somebody waits has joined since the last batch */
 };
 
 struct lh_queue {
@@ -388,7 +398,6 @@ void lh_registration_on_down(void *arg);
 void lh_db_stats_on_tick(struct lh_coordinator *c);
 void lh_guards_on_tick(struct lh_coordinator *c);
 void lh_rule_loading_on_tick(struct lh_coordinator *c, int64_t version);
-void lh_spread_loading_on_tick(struct lh_coordinator *c);
 void lh_spread_loading_on_elsewhere(struct lh_coordinator *c);
 void lh_spread_on_news(void *arg); /* the store's on_spread */
 

@@ -59,6 +59,7 @@ void lh_lane_begin(struct lh_lane *lane, enum lh_kind kind)
     lane->kind = kind;
     lane->n = 0;
     lane->rider_count = 0;
+    lane->is_waited_for = false;
     lane->is_sent = true;
     lane->sent_us = lane->coordinator->now_us;
     lh_arena_reset(&lane->strings);
@@ -89,15 +90,25 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
 }
 
 /*
+ * Who was answered often asks again at once, and one batch of a few costs little more than one of one. So what is ready
+ * within this time of a small batch's answer waits until there are as many as were answered, and were ready then. Where
+ * they do not come, the next answers are passed over, twice as many each time. What has to do with a scope that somebody
+ * waits for does not wait: a hand-off is one after the other.
+ */
+#define AGAIN_US 150
+#define AGAIN_MAX 12 /* from here on the items cost more than their transaction */
+#define PASSED_OVER_MAX 63
+
+/*
  * What a transaction costs beside its items is most of what a small one costs. So while a batch of acquires and releases
  * is out, whatever comes meanwhile makes the next batch on the same lane, or on another one once there are as many as
  * are out. Nothing waits behind a few items, behind a batch that is late, and where the database is so far away that the
- * time goes on the way. The rule was measured with these bounds: docs/design/profile.md, "A lane for both".
+ * time goes on the way. The bounds were measured.
  */
 #define SOME_MIN 4 /* with fewer out, two batches beside each other are quicker */
 #define LATE_US (3 * LH_US_PER_MS)
 #define FAR_US (1 * LH_US_PER_MS)
-#define ITEM_US 5 /* what the database works on one at least; docs/design/profile.md */
+#define ITEM_US 5 /* what the database works on one at least */
 #define TRIPS_IN_WINDOW 64
 
 static size_t item_count(const struct lh_lane *lane)
@@ -121,13 +132,71 @@ static bool keeps_fewer(const struct lh_lane *lane)
     return lh_lane_is_for_both(lane->kind) && item_count(lane) >= SOME_MIN;
 }
 
+static bool is_far(const struct lh_trips *trips)
+{
+    return trips->window_us > FAR_US && trips->quickest_us > FAR_US;
+}
+
+static size_t ready_for_both(const struct lh_coordinator *c)
+{
+    return c->queue.ready.scopes[LH_KIND_ACQUIRE] + c->queue.ready.scopes[LH_KIND_RELEASE];
+}
+
+static bool is_gathering(const struct lh_coordinator *c)
+{
+    return c->lanes.gathering.wanted > ready_for_both(c) && c->now_us < c->lanes.gathering.until_us &&
+           !c->queue.ready.is_urgent;
+}
+
+static void gather(struct lh_lane *lane)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    struct lh_gathering *gathering = &c->lanes.gathering;
+    size_t wanted = item_count(lane) + ready_for_both(c);
+
+    if (!lh_lane_is_for_both(lane->kind) || lane->is_waited_for || wanted < 2 || wanted > AGAIN_MAX ||
+        wanted > c->options.batch_max || is_far(&c->lanes.trips))
+        return;
+    if (gathering->passing_over > 0) {
+        gathering->passing_over--;
+        return;
+    }
+    if (!is_gathering(c)) {
+        gathering->until_us = c->now_us + AGAIN_US;
+        lh_heap_set(&c->timers, &lane->late_timer, gathering->until_us);
+    }
+    gathering->wanted = wanted;
+}
+
+/* Learns whether they came. */
+static void end_gathering(const struct lh_lane *lane)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    struct lh_gathering *gathering = &c->lanes.gathering;
+    bool was_gathering = gathering->wanted > 0 && !c->queue.ready.is_urgent;
+
+    if (!lh_lane_is_for_both(lane->kind))
+        return;
+    if (was_gathering) {
+        bool have_come = item_count(lane) + ready_for_both(c) >= gathering->wanted;
+        if (have_come)
+            gathering->in_vain = 0;
+        else if (gathering->in_vain < PASSED_OVER_MAX)
+            gathering->in_vain = 2 * gathering->in_vain + 1;
+        gathering->passing_over = gathering->in_vain;
+    }
+    gathering->wanted = 0;
+    c->queue.ready.is_urgent = false;
+}
+
 void lh_lane_note_sent(struct lh_lane *lane)
 {
+    end_gathering(lane);
     if (keeps_all(lane) || keeps_fewer(lane))
         lh_heap_set(&lane->coordinator->timers, &lane->late_timer, lane->sent_us + LATE_US);
 }
 
-void lh_lane_note_trip(const struct lh_lane *lane)
+static void note_trip(const struct lh_lane *lane)
 {
     struct lh_trips *trips = &lane->coordinator->lanes.trips;
     int64_t trip_us = lane->coordinator->now_us - lane->sent_us - (int64_t)item_count(lane) * ITEM_US;
@@ -138,9 +207,10 @@ void lh_lane_note_trip(const struct lh_lane *lane)
         *trips = (struct lh_trips){trips->window_us, LH_NEVER, 0};
 }
 
-static bool is_far(const struct lh_trips *trips)
+void lh_lane_note_answered(struct lh_lane *lane)
 {
-    return trips->window_us > FAR_US && trips->quickest_us > FAR_US;
+    note_trip(lane);
+    gather(lane);
 }
 
 static bool keeps(const struct lh_lane *lane, size_t ready)
@@ -159,5 +229,5 @@ bool lh_lanes_keep(const struct lh_coordinator *c, enum lh_kind kind, size_t rea
         if (keeps(&lanes->all[i], ready))
             return true;
     }
-    return false;
+    return is_gathering(c);
 }

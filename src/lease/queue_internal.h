@@ -48,6 +48,7 @@ struct lh_scope {
     int32_t dead_after_us; /* the holder's; 0: unknown */
     int32_t overdue_us;    /* backoff while an expired lease is not taken over */
     int64_t grace_us;
+    int64_t ahead_us; /* a wake-up is passed on not before this, while our first waiter cannot be asked for */
     /* As the last answer said; LH_UNITS_UNBOUNDED before the first too. */
     int32_t units_free;
 
@@ -67,12 +68,19 @@ struct lh_scope {
     bool has_room;        /* a shared lease was granted: there may be room for more */
     bool wake_when_answered;
     bool ask_all_when_answered;
-    bool has_rider; /* an acquire for its first waiter follows the release in flight */
-    bool is_full;   /* the server had no room (on its disk, say) for the last acquires */
+    bool looks_ahead; /* an answer said that it is free, and not for the waiter that was asked for */
+    bool has_rider;   /* an acquire for its first waiter follows the release in flight */
+    bool is_full;     /* the server had no room (on its disk, say) for the last acquires */
     /* Status of the batch in flight: OK, SCOPE_BUSY, OVERLOADED (no room) or another error. */
     enum lh_status trouble;
     char name[];
 };
+
+/* Somebody here has a place in its queue. */
+static inline bool lh_scope_is_waited_for(const struct lh_scope *scope)
+{
+    return !lh_list_is_empty(&scope->queue) || !lh_list_is_empty(&scope->again);
+}
 
 struct lh_scope *lh_scope_find(struct lh_coordinator *c, const char *ns, const char *key);
 struct lh_scope *lh_scope_get(struct lh_coordinator *c, const char *ns, const char *key); /* finds or makes it */

@@ -129,7 +129,7 @@ void lh_registration_on_tick(struct lh_coordinator *c)
         lh_db_stats_on_tick(c);
         lh_guards_on_tick(c);
         lh_asked_on_tick(c);
-        lh_spread_loading_on_tick(c);
+        lh_coordinator_read_spread(c);
     }
 }
 

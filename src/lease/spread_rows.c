@@ -53,11 +53,6 @@ void lh_spread_on_news(void *arg)
     lh_turn_end_event(c);
 }
 
-void lh_spread_loading_on_tick(struct lh_coordinator *c)
-{
-    lh_coordinator_read_spread(c);
-}
-
 void lh_spread_loading_on_elsewhere(struct lh_coordinator *c)
 {
     struct lh_spread_loading *loading = &c->spread_loading;

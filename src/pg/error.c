@@ -8,9 +8,14 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-static bool is_fatal(const char *sqlstate)
+bool lh_pg_is_state(const char *sqlstate, const char *beginnings)
 {
-    return strncmp(sqlstate, "08", 2) == 0 || strncmp(sqlstate, "57P0", 4) == 0 || strcmp(sqlstate, "25006") == 0;
+    for (size_t length; *beginnings != '\0'; beginnings += length + (beginnings[length] == ' ')) {
+        length = strcspn(beginnings, " ");
+        if (strncmp(sqlstate, beginnings, length) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* Why a server cannot be used. A SQLSTATE is matched by its beginning; the first line that fits counts. */
@@ -61,7 +66,7 @@ const char *lh_pg_cause(const char *sqlstate)
 
 bool lh_pg_is_of_system(const char *sqlstate)
 {
-    return strncmp(sqlstate, "53", 2) == 0 || strncmp(sqlstate, "58", 2) == 0;
+    return lh_pg_is_state(sqlstate, "53 58");
 }
 
 static enum lh_status status_of(const char *sqlstate)
@@ -82,7 +87,7 @@ static enum lh_status status_of(const char *sqlstate)
             return map[i].status;
     if (lh_pg_is_of_system(sqlstate))
         return LH_OVERLOADED;
-    return is_fatal(sqlstate) ? LH_DATABASE_UNAVAILABLE : LH_INTERNAL;
+    return lh_pg_is_state(sqlstate, "08 57P0 25006") ? LH_DATABASE_UNAVAILABLE : LH_INTERNAL;
 }
 
 /* libpq's messages are lines, and end in one. What is too long is cut between two characters. */

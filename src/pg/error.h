@@ -18,6 +18,9 @@ enum lh_status lh_pg_error_of_result(const PGresult *result, struct lh_error *er
    if the words have one. */
 enum lh_status lh_pg_error_of_conn(const PGconn *conn, struct lh_error *error);
 
+/* Returns true if the SQLSTATE begins with one of these words, with a space between them: codes or classes. */
+bool lh_pg_is_state(const char *sqlstate, const char *beginnings);
+
 /* Returns true for an error of the server's system: a full disk, memory, files that it cannot read or write (classes
    53 and 58). */
 bool lh_pg_is_of_system(const char *sqlstate);

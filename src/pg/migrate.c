@@ -46,17 +46,9 @@ static enum lh_status pause_for_poll(struct migrator *m)
  */
 static bool is_contention(const struct migrator *m)
 {
-    static const char *const always[] = {"55P03", "40P01"};
-    static const char *const at_first[] = {"23505", "42710", "42P06", "42P07", "XX000"};
     const char *sqlstate = m->session.error->sqlstate;
-
-    for (size_t i = 0; i < sizeof(always) / sizeof(always[0]); i++)
-        if (strcmp(sqlstate, always[i]) == 0)
-            return true;
-    for (size_t i = 0; m->stage == NULL && i < sizeof(at_first) / sizeof(at_first[0]); i++)
-        if (strcmp(sqlstate, at_first[i]) == 0)
-            return true;
-    return false;
+    return lh_pg_is_state(sqlstate, "55P03 40P01") ||
+           (m->stage == NULL && lh_pg_is_state(sqlstate, "23505 42710 42P06 42P07 XX000"));
 }
 
 /* Roles, schema and the table with its lock; then the plan once more, from what is there now. */

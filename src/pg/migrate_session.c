@@ -19,7 +19,11 @@ static const char session_sql[] = "set default_transaction_isolation = 'read com
                                   "set lock_timeout = '1s';"
                                   "set statement_timeout = 0;"
                                   "set idle_in_transaction_session_timeout = 0;"
+                                  /* A database may allow no temporary files. */
                                   "set work_mem = '64MB';"
+                                  /* Not every version has these two. */
+                                  "select set_config(name, '0', false) from pg_settings"
+                                  " where name in ('idle_session_timeout', 'transaction_timeout');"
                                   "set jit = off;"
                                   "set client_min_messages = warning";
 

@@ -101,18 +101,13 @@ static void on_set(void *arg, enum lh_status status, const PGresult *result, con
 static bool read_life(struct lh_pg_identity *identity, enum lh_status status, const PGresult *result,
                       const struct lh_error *error)
 {
-    /* No schema, no function, no right to it: whatever the session is for will fail with better words. */
-    static const char *const unknown[] = {"3F000", "42883", "42501"};
-
     if (status == LH_OK) {
         identity->system_identifier = (uint64_t)lh_pg_int8(result, 0, 0);
         identity->timeline = lh_pg_int8(result, 0, 1);
         return true;
     }
-    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
-        if (strcmp(error->sqlstate, unknown[i]) == 0)
-            return true;
-    return false;
+    /* No schema, no function, no right to it: whatever the session is for will fail with better words. */
+    return lh_pg_is_state(error->sqlstate, "3F000 42883 42501");
 }
 
 /* An answer is missing: the next attempt asks again, and so does the next check of a session that is up. */

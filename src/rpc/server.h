@@ -163,6 +163,8 @@ char *lh_rpc_unix_principal(int fd);
  * never speak TLS.
  */
 void lh_rpc_server_set_tls(struct lh_rpc_server *server, struct lh_tls_context *context);
+/* Sets the bound for new connections; open ones stay. */
+void lh_rpc_server_set_max_connections(struct lh_rpc_server *server, size_t max_connections);
 
 /*
  * Tells clients to go, takes no more of them, and lets calls end. on_final fires once, when each client has had the

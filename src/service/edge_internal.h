@@ -34,10 +34,6 @@ struct lh_usage *lh_usage_of(struct lh_rpc_call *call);
 /* Compares a caller with a principal, as lh_table_equal. */
 bool lh_usage_is_of(const struct lh_table_entry *entry, const void *principal);
 
-/* Returns the identity of the call's connection, see access/access.h. Call it before a token gives the call another
-   principal. */
-const struct lh_access_caller *lh_usage_identity(struct lh_rpc_call *call);
-
 /* Takes a share of `count`, to be given back by lh_usage_give. Returns false, and counts a refusal, if the caller
    would exceed its share. A caller that has taken no share may always have one request, of any size. */
 bool lh_usage_may_take(struct lh_usage *caller, enum lh_usage_bound bound, size_t count);
@@ -170,9 +166,14 @@ void lh_tracing_end(struct lh_rpc_call *call);
    right. */
 
 struct lh_loop;
+struct lh_place;
 
 /* Starts. With a loop it looks at open calls in the loop's turns, with NULL at all at once. */
 void lh_rights_start(struct lh_service *service, struct lh_loop *loop);
+void lh_rights_start_place(struct lh_service *service, struct lh_place *place);
+/* Looks at open calls again, because the rights of callers or the places of keys have changed. */
+void lh_rights_look(struct lh_service *service);
+void lh_rights_gather(struct lh_service *service); /* the rules of all databases */
 void lh_rights_tick(struct lh_service *service);
 void lh_rights_finish(struct lh_service *service);
 

@@ -109,9 +109,6 @@ bool lh_validate_claim(struct lh_validator *v, const Leasehold__V1__ClaimTickReq
 /* Checks the AcquireRequest and begins; if it is refused, the call is answered. With on_progress the call is a stream. */
 void lh_acquire_begin(struct lh_asked *asked, const void *request, lh_progress_cb *on_progress,
                       acquire_granted_fn *tell);
-/* Begins with a request that was checked already. */
-void lh_acquire_begin_call(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress,
-                           acquire_granted_fn *tell);
 
 /* The end of its request, and of the call. */
 void lh_acquire_on_done(struct lh_acquire *request, const struct lh_acquire_result *result);

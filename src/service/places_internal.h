@@ -38,6 +38,8 @@ struct lh_place {
     const char *const *spread;
     size_t spread_count;
     bool is_default;
+    bool is_removed;
+    struct lh_arena memory; /* keeps its names */
 
     struct lh_service *service; /* this and the members below: only with several places */
     bool was_ready;
@@ -54,8 +56,21 @@ struct lh_places;
 struct lh_places *lh_places_create(const struct lh_service_place *list, size_t count); /* copies `list` */
 void lh_places_destroy(struct lh_places *places);
 
+/* See service.h. A place that was removed has no namespace; its index is another's only when it was forgotten. */
+struct lh_place *lh_places_add(struct lh_places *places, const struct lh_service_place *from);
+bool lh_places_may_remove(const struct lh_places *places, const char *name, char why[LH_SERVICE_WORDS_BYTES]);
+void lh_places_remove(struct lh_places *places, const struct lh_coordinator *coordinator);
+void lh_places_forget(struct lh_places *places, const struct lh_coordinator *coordinator);
+/* Returns true if the place has no key: it may come and go without a break in a watch. */
+bool lh_places_is_without_keys(const struct lh_places *places, const struct lh_place *place);
+
+/* Returns the number of indexes, with those of places that were removed. */
 size_t lh_places_count(const struct lh_places *places);
 struct lh_place *lh_places_at(const struct lh_places *places, size_t index);
+bool lh_places_is_live(const struct lh_place *place); /* returns false for a place that was removed */
+/* Returns the first place, that after another, or NULL behind the last; only those that are live. */
+struct lh_place *lh_places_next(const struct lh_places *places, const struct lh_place *place);
+struct lh_place *lh_places_named(const struct lh_places *places, const char *name); /* a live one, or NULL */
 struct lh_place *lh_places_home(const struct lh_places *places);
 /* Returns the place of a namespace; NULL: it lives in no database. "" is the default's. A name with a dot behind it
    means the namespaces below the name. Of a spread namespace it is the first by its name. */
@@ -110,6 +125,7 @@ struct lh_spread_namespace {
     const char **names;
     struct lh_place **places; /* in the order of their names, which are in `names` */
     size_t count;
+    struct lh_arena memory; /* keeps both lists */
     struct lh_spread *slots;
     struct lh_place *claimed; /* the database of a claim that is under way, or NULL */
     bool is_refused;          /* the last claim was refused */
@@ -131,6 +147,11 @@ struct lh_place *lh_places_holding(const struct lh_places *places, const char *n
 /* Says why no lease of the key is granted. Returns false if there is no reason but that a database is away. */
 bool lh_places_why_not(const struct lh_places *places, const char *ns, const char *key,
                        char words[LH_SPREAD_WORDS_BYTES]);
+/* Returns the first spread namespace of which leases may be in no database, or NULL: lists would lack them. */
+const char *lh_places_lacking(const struct lh_places *places);
+
+/* Counts slots; see lh_service_slots. */
+bool lh_places_slots(const struct lh_places *places, size_t index, struct lh_service_slots *slots);
 
 /* --- route --- */
 
@@ -149,13 +170,14 @@ enum lh_status lh_route_heartbeat(const struct lh_service *service, struct lh_ho
 enum lh_status lh_route_release(const struct lh_service *service, struct lh_holder_request *request);
 
 /* Starts one watcher for all databases that have some of its namespaces: active when it is in each, caught up when
-   it has in each, ended with the first. The callbacks are those of `watcher`. NULL: refused, see `status`. */
-struct lh_routed_watch *lh_route_watch(const struct lh_service *service, struct lh_watcher *watcher,
-                                       enum lh_status *status);
+   it has in each, ended with the first that has keys. The callbacks are those of `watcher`. NULL: refused, see `status`. */
+struct lh_routed_watch *lh_route_watch(struct lh_service *service, struct lh_watcher *watcher, enum lh_status *status);
 void lh_route_unwatch(struct lh_routed_watch *watch); /* allowed after its end too */
 /* Call it after lh_route_unwatch, and not inside of a callback of the watch. */
 void lh_routed_watch_destroy(struct lh_routed_watch *watch);
 void lh_route_catch_up(struct lh_routed_watch *watch);
+/* Watches join a database that is up, and that they lack. */
+void lh_route_join(struct lh_service *service, const struct lh_place *place);
 
 /* --- placed store --- */
 
@@ -187,6 +209,9 @@ enum lh_status lh_placed_list(const struct lh_places *places, const struct lh_li
 /* Counts what all databases have of each namespace. */
 enum lh_status lh_placed_counts(const struct lh_places *places, const struct lh_view_request *request,
                                 lh_rows_cb *on_done, void *arg);
+/* Returns the database in which a page of a view goes on, by the `after` of its last row, or NULL: there is none of that
+   name. `rest` is the `after` of that database. */
+struct lh_place *lh_placed_view_first(const struct lh_places *places, const char *after, const char **rest);
 /* Reads one database after the other. */
 enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_view_request *request,
                               lh_rows_cb *on_done, void *arg);

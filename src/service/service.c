@@ -172,6 +172,12 @@ void lh_service_options_init(struct lh_service_options *options)
     };
 }
 
+static void start_place(struct lh_service *service, struct lh_place *place)
+{
+    lh_rights_start_place(service, place);
+    lh_hold_asked_start_place(service, place);
+}
+
 struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const struct lh_service_options *options)
 {
     struct lh_service_place only = {.name = "", .coordinator = coordinator, .is_default = true};
@@ -199,14 +205,41 @@ struct lh_service *lh_service_create_placed(const struct lh_service_place *place
     lh_list_init(&service->health_watchers);
     lh_list_init(&service->keep_alives);
     lh_list_init(&service->watches);
+    lh_list_init(&service->routed_watches);
     service->reflection = lh_reflection_create();
     lh_rights_start(service, options->loop);
     lh_unknown_tokens_start(service, options->loop);
     lh_acquires_start(service);
     lh_hold_start(service);
-    lh_hold_asked_start(service);
     lh_list_init(&service->claims);
+    for (struct lh_place *place = NULL; (place = lh_places_next(service->places, place)) != NULL;)
+        start_place(service, place);
     return service;
+}
+
+void lh_service_add(struct lh_service *service, const struct lh_service_place *place)
+{
+    struct lh_place *added = lh_places_add(service->places, place);
+
+    start_place(service, added);
+    lh_coordinator_need_rules(added->coordinator, lh_access_is_on(service->access));
+}
+
+bool lh_service_may_remove(const struct lh_service *service, const char *name, char why[LH_SERVICE_WORDS_BYTES])
+{
+    return lh_places_may_remove(service->places, name, why);
+}
+
+void lh_service_remove(struct lh_service *service, const struct lh_coordinator *coordinator)
+{
+    lh_places_remove(service->places, coordinator);
+    lh_rights_gather(service);
+    lh_rights_look(service); /* waiters that it still has */
+}
+
+void lh_service_forget(struct lh_service *service, const struct lh_coordinator *coordinator)
+{
+    lh_places_forget(service->places, coordinator);
 }
 
 void lh_service_destroy(struct lh_service *service)
@@ -231,6 +264,11 @@ void lh_service_caller_stats(const struct lh_service *service, struct lh_service
     memcpy(stats->limits, service->caller_limits, sizeof(stats->limits));
     memcpy(stats->refusals, service->caller_refusals, sizeof(stats->refusals));
     stats->watch_buffer = service->watch_buffer;
+}
+
+bool lh_service_slots(const struct lh_service *service, size_t index, struct lh_service_slots *slots)
+{
+    return lh_places_slots(service->places, index, slots);
 }
 
 void lh_service_readiness(const struct lh_service *service, struct lh_readiness *readiness)

@@ -79,6 +79,18 @@ struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const s
    most one is the default. */
 struct lh_service *lh_service_create_placed(const struct lh_service_place *places, size_t count,
                                             const struct lh_service_options *options);
+/*
+ * Add one more database of a spread namespace, or remove one that has no keys. Calls under way go on with the others. Stop
+ * the coordinator after lh_service_remove, and call lh_service_forget when it has stopped.
+ */
+#define LH_PLACES_MAX 64 /* with those that are not forgotten */
+#define LH_SERVICE_WORDS_BYTES 320
+void lh_service_add(struct lh_service *service, const struct lh_service_place *place);
+/* Returns false, and says why, while it has keys, or it is not known which keys it has. */
+bool lh_service_may_remove(const struct lh_service *service, const char *name, char why[LH_SERVICE_WORDS_BYTES]);
+void lh_service_remove(struct lh_service *service, const struct lh_coordinator *coordinator);
+void lh_service_forget(struct lh_service *service, const struct lh_coordinator *coordinator);
+
 /* Frees the service. Call it after the RPC server was destroyed and the coordinator has stopped: both may call it
    before. */
 void lh_service_destroy(struct lh_service *service);
@@ -123,6 +135,16 @@ struct lh_service_access_stats {
     uint64_t unauthenticated;
 };
 void lh_service_access_stats(const struct lh_service *service, struct lh_service_access_stats *stats);
+
+/* The slots of a spread namespace that one of its databases has. Behind the last database is one without a name: it has those
+   that none or several say they have. */
+struct lh_service_slots {
+    const char *ns;
+    const char *database;
+    size_t count;
+};
+/* Counts them, by namespace and database. Returns false behind the last. */
+bool lh_service_slots(const struct lh_service *service, size_t index, struct lh_service_slots *slots);
 
 /* Judges readiness: ready while one of its databases is, with words about each. */
 void lh_service_readiness(const struct lh_service *service, struct lh_readiness *readiness);

@@ -63,6 +63,7 @@ struct lh_service {
 
     struct lh_link keep_alives;
     struct lh_link watches;
+    struct lh_link routed_watches;
     /* Hold streams; those that this round has looked at come last. */
     struct lh_link hold_list;
     /* Hold streams that hold a lease, by scope and lease key. */

@@ -138,7 +138,7 @@ void lh_hold_downgraded(struct lh_service *service, const struct lh_held_lease *
 
 /* Requests to hand over the leases of Hold streams. */
 
-void lh_hold_asked_start(struct lh_service *service);
+void lh_hold_asked_start_place(struct lh_service *service, const struct lh_place *place);
 /* Tells the client of an open request that it was not told of. */
 void lh_hold_look_asked(struct hold *hold);
 /* Refuses for the client of a stream. Returns false with violations. */

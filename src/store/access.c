@@ -80,20 +80,13 @@ enum lh_status lh_pg_store_read_access(struct lh_store *base, lh_access_cb *on_d
                                 &statement);
 }
 
-static void read_nothing(struct control_call *call, enum lh_status status, const PGresult *result,
-                         const struct lh_error *error)
-{
-    if (call->on_done != NULL)
-        ((lh_store_cb *)call->on_done)(call->arg, status, error);
-}
-
 enum lh_status lh_pg_store_audit(struct lh_store *base, const struct lh_audit *row, lh_store_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "audit_write", "select leasehold_internal.audit_write($1, $2, $3, $4, $5, $6, $7, $8, $9)", LH_PG_TEXT,
         LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = lh_control_call_begin(store, read_nothing, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, lh_control_call_done, (void (*)(void))on_done, arg);
     struct lh_pg_params *params = &store->params;
 
     lh_pg_add_text(params, row->principal);
@@ -117,7 +110,7 @@ enum lh_status lh_pg_store_token_used(struct lh_store *base, const char *const *
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("token_used", "select leasehold_internal.token_used($1)", LH_PG_TEXT_ARRAY);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = lh_control_call_begin(store, read_nothing, NULL, NULL);
+    struct control_call *call = lh_control_call_begin(store, lh_control_call_done, NULL, NULL);
 
     LH_PG_ARRAY(&store->params, LH_PG_TEXT, count, lh_pg_add_text(&store->params, ids[i]));
     return lh_control_call_send(call, &statement);

@@ -71,12 +71,6 @@ enum lh_status lh_pg_store_read_asked(struct lh_store *base, int64_t known, lh_a
     return lh_control_call_send(call, &statement);
 }
 
-static void read_nothing(struct control_call *call, enum lh_status status, const PGresult *result,
-                         const struct lh_error *error)
-{
-    ((lh_store_cb *)call->on_done)(call->arg, status, error);
-}
-
 enum lh_status lh_pg_store_ask_holders(struct lh_store *base, const struct lh_acquire_item *waiters, size_t count,
                                        lh_store_cb *on_done, void *arg)
 {
@@ -84,7 +78,7 @@ enum lh_status lh_pg_store_ask_holders(struct lh_store *base, const struct lh_ac
         LH_PG_STATEMENT("hand_over_ask_all", "select leasehold_internal.hand_over_ask_all($1, $2, $3)",
                         LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = lh_control_call_begin(store, read_nothing, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, lh_control_call_done, (void (*)(void))on_done, arg);
     struct lh_pg_params *params = &store->params;
 
     LH_PG_ARRAY(params, LH_PG_TEXT, count, lh_pg_add_text(params, waiters[i].ns));

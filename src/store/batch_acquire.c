@@ -52,7 +52,7 @@ static void add_priority(struct lh_pg_params *params, const void *item)
 #define AT(member) .offset = offsetof(struct lh_acquire_item, member)
 
 /* An item's parameters, in the order of each of the statements. They and ITEM_TYPES are the place for a new one. The last
-   is none of a request for several scopes. */
+   are LH_ACQUIRE_NUMBERS, which a request for several scopes has not. */
 static const struct batch_column columns[] = {
     {LH_PG_TEXT, AT(ns), .is_of_scope = true},
     {LH_PG_TEXT, AT(key), .is_of_scope = true},
@@ -190,8 +190,8 @@ static const struct lh_pg_statement statement =
     LH_PG_STATEMENT("acquire_items", "select * from leasehold_internal.acquire_items" ARGUMENTS, LH_PG_UUID,
                     LH_PG_TIMESTAMPTZ, ITEM_TYPES);
 
-/* What leasehold_internal.acquired is, spelled out: the extension's functions know no type of ours. They get no priority:
-   its last parameter is not used. */
+/* What leasehold_internal.acquired is, spelled out: the extension's functions know no type of ours. They get none of
+   LH_ACQUIRE_NUMBERS: those parameters are the last, and not used. */
 static const struct lh_pg_statement core_statement = LH_PG_STATEMENT(
     "core_acquire_items",
     "select * from leasehold_core.acquire_items" ALL_ARGUMENTS
@@ -266,16 +266,22 @@ static void read_items(struct lane *lane, const void *all, size_t n, const PGres
     PQclear(more);
 }
 
-static bool has_priority(const void *of)
+static bool has_number(const void *of)
 {
-    return ((const struct lh_acquire_item *)of)->terms.priority != 0;
+    const struct lh_acquire_terms *terms = &((const struct lh_acquire_item *)of)->terms;
+    const int32_t numbers[] = {LH_ACQUIRE_NUMBERS(LH_NUMBER_VALUE, terms)};
+
+    for (size_t i = 0; i < LH_ACQUIRE_NUMBER_COUNT; i++)
+        if (numbers[i] != 0)
+            return true;
+    return false;
 }
 
 const struct batch_kind lh_acquire_kind = {
     .name = "acquire",
     .statement = &statement,
     .core_statement = &core_statement,
-    .is_for_sql = has_priority,
+    .is_for_sql = has_number,
     .names_coordinator = true,
     .tells_clock = true,
     .columns = columns,
@@ -300,7 +306,7 @@ const struct batch_kind lh_acquire_all_kind = {
     .names_coordinator = true,
     .tells_clock = true,
     .columns = columns,
-    .column_count = COLUMN_COUNT - 1,
+    .column_count = COLUMN_COUNT - LH_ACQUIRE_NUMBER_COUNT,
     .answer_names = answer_names,
     .has_lease = true,
     .read_item = read_item,
@@ -358,4 +364,5 @@ const struct batch_kind lh_hand_over_kind = {
     .write = write_hand_over,
     .read = read_hand_over,
     .set_busy = set_release_busy,
+    .rider_kind = &lh_acquire_kind,
 };

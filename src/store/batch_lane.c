@@ -26,6 +26,110 @@
 
 static void send_part(struct lane *lane);
 
+/* --- the parameters and answers of a batch by its kind's tables --- */
+
+static void *item_at(const void *items, size_t i)
+{
+    return ((void *const *)items)[i];
+}
+
+static void add_member(struct lh_pg_params *params, const struct batch_column *column, const void *item)
+{
+    const void *member = (const char *)item + column->offset;
+
+    switch (column->type) {
+    case LH_PG_TEXT:
+        lh_pg_add_text(params, *(const char *const *)member);
+        break;
+    case LH_PG_UUID:
+        lh_pg_add_uuid(params, member);
+        break;
+    case LH_PG_INT8:
+        lh_pg_add_int8(params, *(const int64_t *)member);
+        break;
+    case LH_PG_BOOL:
+        lh_pg_add_bool(params, *(const bool *)member);
+        break;
+    }
+}
+
+/* One walk a column, for an array is one run of bytes. */
+static void write_column(struct lane *lane, const struct batch_kind *kind, const struct batch_column *column,
+                         const void *items, size_t n)
+{
+    struct lh_pg_params *params = &lane->params;
+    bool is_array = column->is_of_scope || !kind->is_whole;
+
+    if (is_array)
+        lh_pg_array_begin(params, column->type);
+    for (size_t i = 0; i < (is_array ? n : 1); i++) {
+        if (column->add != NULL)
+            column->add(params, item_at(items, i));
+        else
+            add_member(params, column, item_at(items, i));
+    }
+    if (is_array && column->is_null_when_unused)
+        lh_pg_array_end_or_null(params);
+    else if (is_array)
+        lh_pg_array_end(params);
+}
+
+void lh_batch_write_columns(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n)
+{
+    for (size_t i = 0; i < kind->column_count; i++)
+        write_column(lane, kind, &kind->columns[i], items, n);
+}
+
+void lh_batch_write(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n)
+{
+    if (kind->write != NULL) {
+        kind->write(lane, items, n);
+        return;
+    }
+    if (kind->names_coordinator)
+        lh_pg_add_uuid(&lane->params, &lane->store->base.coordinator);
+    if (kind->tells_clock)
+        lh_lane_add_clock(lane);
+    lh_batch_write_columns(lane, kind, items, n);
+}
+
+void lh_batch_read_rows(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n,
+                        const PGresult *result, int first, int last)
+{
+    struct batch_answer_columns found;
+
+    lh_batch_columns_find(result, kind->answer_names, kind->has_lease, &found);
+    for (int row = first; row < last; row++) {
+        int32_t number = lh_pg_int4(result, row, found.at[0]);
+        if (number >= 1 && (size_t)number <= n)
+            kind->read_item(lane, item_at(items, (size_t)number - 1), result, row, &found);
+    }
+}
+
+void lh_batch_set_busy(const struct batch_kind *kind, const void *items, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        kind->set_busy(item_at(items, i));
+}
+
+static void set_invalid(struct lane *lane, const void *items, const struct lh_error *error)
+{
+    lh_batch_set_busy(lane->kind, items, 1);
+    lane->kind->set_invalid(lane, item_at(items, 0), error);
+}
+
+static void set_rejected(struct lane *lane, const void *items, const char *message)
+{
+    lh_batch_set_busy(lane->kind, items, 1);
+    lane->kind->set_rejected(lane, item_at(items, 0), message);
+}
+
+static int64_t hook_timeout_us(const struct batch_kind *kind, const void *items)
+{
+    return *(const int64_t *)(const void *)((const char *)item_at(items, 0) + kind->hook_timeout_at);
+}
+/* --- the parts of a batch --- */
+
 void lh_pg_lane_refresh_arena(struct lane *lane)
 {
     if (lane->is_arena_stale)
@@ -80,7 +184,7 @@ static void next_part(struct lane *lane)
         return;
     }
     if (lane->part_count == 0) {
-        begin_parts(lane, &lh_acquire_kind, lane->riders, lane->rider_count);
+        begin_parts(lane, lane->hand_over->rider_kind, lane->riders, lane->rider_count);
         lane->rider_count = 0;
     }
     send_part(lane);
@@ -100,19 +204,9 @@ static void halve_part(struct lane *lane)
     send_part(lane);
 }
 
-static bool is_of_class(const struct lh_error *error, const char *const *classes)
+static bool is_state(const struct lh_error *error, const char *beginnings)
 {
-    for (; *classes != NULL; classes++)
-        if (strncmp(error->sqlstate, *classes, 2) == 0)
-            return true;
-    return false;
-}
-
-/* Would the same items fail again, because of what is in one of them? */
-static bool is_data_error(const struct lh_error *error)
-{
-    static const char *const classes[] = {"22", "23", "54", "LH", NULL};
-    return is_of_class(error, classes);
+    return lh_pg_is_state(error->sqlstate, beginnings);
 }
 
 /*
@@ -121,30 +215,20 @@ static bool is_data_error(const struct lh_error *error)
  */
 static bool is_of_hook(const struct lane *lane, const struct lh_error *error)
 {
-    static const char *const classes[] = {"0A", "21", "22", "23", "27", "2F", "38", "39", "42", "44", "54", "P0", NULL};
-    return lane->is_hook && is_of_class(error, classes);
+    return lane->is_hook && is_state(error, "0A 21 22 23 27 2F 38 39 42 44 54 P0");
 }
 
 /* The server's words for its limit are those for an administrator's cancel too. */
 static bool is_over_limit(const struct lane *lane, const struct lh_error *error)
 {
-    int64_t limit_us = lane->is_hook ? lh_batch_hook_timeout_us(lane->kind, lane->items) : 0;
-    return strcmp(error->sqlstate, "57014") == 0 && limit_us > 0 && lh_clock_us() - lane->part_sent_us >= limit_us;
+    int64_t limit_us = lane->is_hook ? hook_timeout_us(lane->kind, lane->items) : 0;
+    return is_state(error, "57014") && limit_us > 0 && lh_clock_us() - lane->part_sent_us >= limit_us;
 }
 
 /* Is it one of the fields, or what a function or a constraint of ours did not expect? */
 static bool names_field(const struct lh_error *error)
 {
-    static const char *const values[] = {"22003", "22008", "2200", "22021", "22P02", "22P05", "2203"};
-    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
-        if (strncmp(error->sqlstate, values[i], strlen(values[i])) == 0)
-            return true;
-    return strncmp(error->sqlstate, "LH", 2) == 0;
-}
-
-static bool is_state(const struct lh_error *error, const char *sqlstate)
-{
-    return strcmp(error->sqlstate, sqlstate) == 0;
+    return is_state(error, "2200 22021 22P02 22P05 2203 LH");
 }
 
 static void give_up_part_as_busy(struct lane *lane)
@@ -156,17 +240,13 @@ static void give_up_part_as_busy(struct lane *lane)
 /* The extension, its module or the right to it is gone: it was dropped, or a package was taken away. SQL does the same. */
 static bool is_core_gone(const struct lane *lane, const struct lh_error *error)
 {
-    static const char *const states[] = {"42883", "3F000", "42501", "58P01"};
-    for (size_t i = 0; lane->is_by_core && i < sizeof(states) / sizeof(states[0]); i++)
-        if (is_state(error, states[i]))
-            return true;
-    return false;
+    return lane->is_by_core && is_state(error, "42883 3F000 42501 58P01");
 }
 
 /* Nothing is wrong with it: others were in its way, or a migration changed the functions while it ran. */
 static bool is_passing(const struct lh_error *error)
 {
-    return is_state(error, "40001") || is_state(error, "40P01") || is_state(error, "42883");
+    return is_state(error, "40001 40P01 42883");
 }
 
 static void note_failure(struct lane *lane, const struct lh_error *error)
@@ -191,24 +271,24 @@ static void on_part_failed(struct lane *lane, enum lh_status status, const struc
         lane->is_riding = false;
         send_part(lane);
     } else if (is_over_limit(lane, error)) {
-        lh_hook_lane_timeout_words(lh_batch_hook_timeout_us(lane->kind, lane->items), words);
-        lh_batch_set_rejected(lane, lane->items, words);
+        lh_hook_lane_timeout_words(hook_timeout_us(lane->kind, lane->items), words);
+        set_rejected(lane, lane->items, words);
         next_part(lane);
     } else if (is_of_hook(lane, error)) {
-        lh_batch_set_rejected(lane, lane->items, error->message);
+        set_rejected(lane, lane->items, error->message);
         next_part(lane);
-    } else if (is_data_error(error) && !is_single) {
+    } else if (is_state(error, "22 23 54 LH") && !is_single) {
+        /* The same items would fail again, because of the data of one of them. */
         halve_part(lane);
     } else if (names_field(error)) {
         lh_info("%s refused for its data: %s (%s)", lane->kind->name, error->message, error->sqlstate);
-        lh_batch_set_invalid(lane, current_items(lane), error);
+        set_invalid(lane, current_items(lane), error);
         next_part(lane);
     } else if (is_state(error, "53200") && !is_single) {
         halve_part(lane);
     } else if (is_passing(error) && ++lane->attempts < ATTEMPTS_MAX) {
         send_part(lane);
-    } else if (is_state(error, "40001") || is_state(error, "40P01") || is_state(error, "55P03") ||
-               is_state(error, "57014") || is_state(error, "53200")) {
+    } else if (is_state(error, "40001 40P01 55P03 57014 53200")) {
         note_failure(lane, error);
         give_up_part_as_busy(lane);
     } else {
@@ -235,18 +315,6 @@ static void read_rows(struct lane *lane, const struct batch_kind *kind, const vo
         lh_batch_read_rows(lane, kind, items, n, result, 0, PQntuples(result));
 }
 
-static void on_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
-{
-    struct lane *lane = arg;
-
-    if (status != LH_OK) {
-        on_part_failed(lane, status, error);
-        return;
-    }
-    read_rows(lane, lane->kind, current_items(lane), current_part(lane)->count, result);
-    next_part(lane);
-}
-
 static void on_released(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
 {
     struct lane *lane = arg;
@@ -263,8 +331,8 @@ static bool is_hand_over(const struct lane *lane)
            strcmp(release->key, rider->key) == 0;
 }
 
-/* By one statement with the releases, or behind them. */
-static void on_riders_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+/* Riders are answered by one statement with the releases, or behind them. */
+static void on_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
 {
     struct lane *lane = arg;
 
@@ -272,11 +340,14 @@ static void on_riders_answer(void *arg, enum lh_status status, const PGresult *r
         on_part_failed(lane, status, error);
         return;
     }
-    if (is_hand_over(lane))
-        read_rows(lane, &lh_hand_over_kind, lane->items, 1, result);
+    if (!lane->is_riding)
+        read_rows(lane, lane->kind, current_items(lane), current_part(lane)->count, result);
+    else if (is_hand_over(lane))
+        read_rows(lane, lane->hand_over, lane->items, 1, result);
     else
-        read_rows(lane, &lh_acquire_kind, lane->riders, lane->rider_count, result);
-    lane->rider_count = 0;
+        read_rows(lane, lane->hand_over->rider_kind, lane->riders, lane->rider_count, result);
+    if (lane->is_riding)
+        lane->rider_count = 0;
     next_part(lane);
 }
 
@@ -302,20 +373,21 @@ static bool may_go_by_core(const struct lane *lane, const struct batch_kind *kin
 
 static enum lh_status query_with_riders(struct lane *lane)
 {
+    const struct batch_kind *rider_kind = lane->hand_over->rider_kind;
     const struct lh_pg_statement *statement;
     enum lh_status status;
 
-    lane->is_by_core = may_go_by_core(lane, &lh_acquire_kind, lane->riders, lane->rider_count);
+    lane->is_by_core = may_go_by_core(lane, rider_kind, lane->riders, lane->rider_count);
     if (is_hand_over(lane)) {
-        statement = write(lane, &lh_hand_over_kind, lane->items, 1);
+        statement = write(lane, lane->hand_over, lane->items, 1);
     } else {
         statement = write(lane, lane->kind, lane->items, current_part(lane)->count);
         status = lh_pg_query_begin(lane->conn, statement, &lane->params, on_released, lane);
         if (status != LH_OK)
             return status;
-        statement = write(lane, &lh_acquire_kind, lane->riders, lane->rider_count);
+        statement = write(lane, rider_kind, lane->riders, lane->rider_count);
     }
-    return lh_pg_query(lane->conn, statement, &lane->params, on_riders_answer, lane);
+    return lh_pg_query(lane->conn, statement, &lane->params, on_answer, lane);
 }
 
 /* Hooks run in SQL's functions alone. */
@@ -327,7 +399,7 @@ static enum lh_status query(struct lane *lane)
     if (lane->is_riding)
         return query_with_riders(lane);
     if (lane->is_hook)
-        lh_hook_lane_set(lane, lh_batch_hook_timeout_us(kind, lane->items));
+        lh_hook_lane_set(lane, hook_timeout_us(kind, lane->items));
     lane->is_by_core = may_go_by_core(lane, kind, current_items(lane), current_part(lane)->count);
     statement = write(lane, kind, current_items(lane), current_part(lane)->count);
     return lh_pg_query(lane->conn, statement, &lane->params, on_answer, lane);
@@ -344,8 +416,9 @@ static void send_part(struct lane *lane)
     finish(lane, LH_DATABASE_UNAVAILABLE, &error);
 }
 
-void lh_pg_lane_set_riders(struct lane *lane, const void *riders, size_t n)
+void lh_pg_lane_set_riders(struct lane *lane, const struct batch_kind *hand_over, const void *riders, size_t n)
 {
+    lane->hand_over = hand_over;
     lane->riders = riders;
     lane->rider_count = n;
 }

@@ -15,6 +15,13 @@
 
 #define CORE_REST_US (30 * LH_US_PER_S)
 
+void lh_control_call_done(struct control_call *call, enum lh_status status, const PGresult *result,
+                          const struct lh_error *error)
+{
+    if (call->on_done != NULL)
+        ((lh_store_cb *)call->on_done)(call->arg, status, error);
+}
+
 struct control_call *lh_control_call_begin(struct pg_store *store,
                                            void (*read)(struct control_call *, enum lh_status, const PGresult *,
                                                         const struct lh_error *),
@@ -77,6 +84,11 @@ void lh_pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us)
         lh_pg_add_timestamptz(params, clock_us);
 }
 
+void lh_lane_add_clock(struct lane *lane)
+{
+    lh_pg_store_add_clock(&lane->params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
+}
+
 void lh_pg_store_note_failure(struct pg_store *store, const struct lh_error *error)
 {
     if (!lh_pg_is_of_system(error->sqlstate))
@@ -86,7 +98,9 @@ void lh_pg_store_note_failure(struct pg_store *store, const struct lh_error *err
     store->cannot_write = true;
 }
 
-void lh_pg_store_set_core(struct pg_store *store, const char *state)
+/* The answer of leasehold_internal.core_state(): NULL, there is no leasehold_core; "", it is used; else the reason that it
+   is not. */
+static void set_core(struct pg_store *store, const char *state)
 {
     char before[sizeof(store->common_path)];
 
@@ -109,7 +123,7 @@ void lh_pg_store_set_core(struct pg_store *store, const char *state)
  * send a batch there. */
 void lh_pg_store_lose_core(struct pg_store *store, const char *reason)
 {
-    lh_pg_store_set_core(store, reason);
+    set_core(store, reason);
     store->core_rests_until_us = lh_clock_us() + CORE_REST_US;
 }
 
@@ -131,7 +145,7 @@ static void read_enroll(struct control_call *call, enum lh_status status, const 
     answer.database_now_us = lh_pg_timestamptz(result, 0, at[0]);
     call->store->timeline = lh_pg_int8(result, 0, at[1]);
     call->store->schema_version = lh_pg_int4(result, 0, at[2]);
-    lh_pg_store_set_core(call->store, lh_pg_text(result, 0, at[3]));
+    set_core(call->store, lh_pg_text(result, 0, at[3]));
     on_done(call->arg, LH_OK, NULL, &answer);
 }
 
@@ -179,7 +193,7 @@ static void read_tick(struct control_call *call, enum lh_status status, const PG
             answer.database_now_us = lh_pg_timestamptz(result, row, at[0]);
             answer.is_registered = lh_pg_bool(result, row, at[1]);
             answer.access_version = lh_pg_int8(result, row, at[4]);
-            lh_pg_store_set_core(call->store, lh_pg_text(result, row, at[5]));
+            set_core(call->store, lh_pg_text(result, row, at[5]));
         } else {
             wakes[answer.wake_count++] = wake_read(result, row, at[2], at[3], arena);
         }
@@ -255,13 +269,6 @@ enum lh_status lh_pg_store_end_long_guards(struct lh_store *base, int64_t max_us
 
 /* --- pass_on and unregister --- */
 
-static void read_done(struct control_call *call, enum lh_status status, const PGresult *result,
-                      const struct lh_error *error)
-{
-    if (call->on_done != NULL)
-        ((lh_store_cb *)call->on_done)(call->arg, status, error);
-}
-
 /* True: the first live waiter is our own after all, so it is as if it had been told to us. */
 static void read_pass_on(struct control_call *call, enum lh_status status, const PGresult *result,
                          const struct lh_error *error)
@@ -269,7 +276,7 @@ static void read_pass_on(struct control_call *call, enum lh_status status, const
     bool is_ours = status == LH_OK && PQntuples(result) == 1 && lh_pg_bool(result, 0, 0);
     struct lh_wake wake = {call->ns, call->key, 0};
 
-    read_done(call, status, result, error);
+    lh_control_call_done(call, status, result, error);
     if (is_ours && call->store->state == STORE_RUNNING)
         call->store->events->on_wake(call->store->arg, &wake);
 }
@@ -297,7 +304,7 @@ enum lh_status lh_pg_store_unregister(struct pg_store *store, lh_store_cb *on_do
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("coordinator_unregister", "select leasehold_internal.coordinator_unregister($1)", LH_PG_UUID);
-    struct control_call *call = lh_control_call_begin(store, read_done, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, lh_control_call_done, (void (*)(void))on_done, arg);
 
     lh_pg_add_uuid(&store->params, &store->base.coordinator);
     return lh_control_call_send(call, &statement);

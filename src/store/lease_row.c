@@ -35,6 +35,18 @@ void lh_lease_columns_find(const PGresult *result, struct lease_columns *columns
     lh_pg_result_columns(result, names, columns->at, LEASE_COLUMNS);
 }
 
+void lh_batch_columns_find(const PGresult *result, const char *const *names, bool has_lease,
+                           struct batch_answer_columns *found)
+{
+    size_t count = 0;
+
+    while (names[count] != NULL)
+        count++;
+    lh_pg_result_columns(result, names, found->at, count);
+    if (has_lease)
+        lh_lease_columns_find(result, &found->lease);
+}
+
 const char *lh_text_read(const PGresult *result, int row, int column, struct lh_arena *arena)
 {
     const char *text = lh_pg_text(result, row, column);

@@ -56,12 +56,6 @@ enum lh_status lh_pg_store_read_spread(struct lh_store *base, int64_t read_us, l
     return lh_control_call_send(call, &statement);
 }
 
-static void read_nothing(struct control_call *call, enum lh_status status, const PGresult *result,
-                         const struct lh_error *error)
-{
-    ((lh_store_cb *)call->on_done)(call->arg, status, error);
-}
-
 enum lh_status lh_pg_store_claim_spread(struct lh_store *base, const struct lh_spread_claim *claim,
                                         lh_store_cb *on_done, void *arg)
 {
@@ -69,7 +63,7 @@ enum lh_status lh_pg_store_claim_spread(struct lh_store *base, const struct lh_s
         LH_PG_STATEMENT("spread_claim", "select leasehold_internal.spread_claim($1, $2, $3, $4)", LH_PG_TEXT,
                         LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_BOOL);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = lh_control_call_begin(store, read_nothing, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, lh_control_call_done, (void (*)(void))on_done, arg);
     struct lh_pg_params *params = &store->params;
 
     lh_pg_add_text(params, claim->ns);

@@ -152,7 +152,8 @@ static void read_namespaces(struct control_call *call, enum lh_status status, co
     }
 }
 
-void lh_pg_store_look_at_namespaces(struct pg_store *store)
+/* Reads the standing of each namespace if that is due: less often the longer the database takes for it. */
+static void look_at_namespaces(struct pg_store *store)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("survey_namespaces", "select * from leasehold_internal.survey_namespaces($1)", LH_PG_INT4);
@@ -284,7 +285,7 @@ enum lh_status lh_pg_store_survey(struct lh_store *base, lh_survey_cb *on_done, 
     struct pg_store *store = pg_store_of(base);
 
     lh_control_call_send(lh_control_call_begin(store, read_findings, NULL, NULL), &findings);
-    lh_pg_store_look_at_namespaces(store);
+    look_at_namespaces(store);
     look_at_ticks(store);
     look_at_hand_overs(store);
     return lh_control_call_send(lh_control_call_begin(store, read_survey, (void (*)(void))on_done, arg), &statement);

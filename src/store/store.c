@@ -230,7 +230,7 @@ static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t c
                                 size_t n, struct lh_acquire_item **riders, size_t rider_count, lh_store_cb *on_done,
                                 void *arg)
 {
-    lh_pg_lane_set_riders(&pg_store_of(store)->lanes[lane], riders, rider_count);
+    lh_pg_lane_set_riders(&pg_store_of(store)->lanes[lane], &lh_hand_over_kind, riders, rider_count);
     return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_release_kind, clock_us, items, n, on_done, arg);
 }
 

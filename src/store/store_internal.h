@@ -79,6 +79,9 @@ struct batch_answer_columns {
     struct lease_columns lease;
 };
 
+void lh_batch_columns_find(const PGresult *result, const char *const *names, bool has_lease,
+                           struct batch_answer_columns *found);
+
 /* A kind of batch: how to write it, read its answer, and give it up. */
 struct batch_kind {
     const char *name;
@@ -102,8 +105,9 @@ struct batch_kind {
     /* Set an item that is busy. */
     void (*set_invalid)(struct lane *lane, void *item, const struct lh_error *error);
     void (*set_rejected)(struct lane *lane, void *item, const char *message);
-    size_t hook_timeout_at; /* offset of the limit on a hook lane in an item */
-    bool is_whole;          /* its items are one request: all or none, and never halved */
+    size_t hook_timeout_at;              /* offset of the limit on a hook lane in an item */
+    const struct batch_kind *rider_kind; /* NULL, unless this is a hand-over */
+    bool is_whole;                       /* its items are one request: all or none, and never halved */
 };
 
 extern const struct batch_kind lh_acquire_kind, lh_acquire_all_kind, lh_heartbeat_kind, lh_release_kind,
@@ -131,6 +135,7 @@ struct lane {
 
     const struct batch_kind *kind; /* NULL: idle */
     const void *items;
+    const struct batch_kind *hand_over;
     const void *riders; /* acquires behind a batch of releases, in its transaction */
     size_t rider_count; /* riders that are not answered yet */
     int64_t clock_us;   /* the database's clock at sent_us as the caller knew it; 0: unknown */
@@ -149,31 +154,20 @@ struct lane {
     struct hook_run *run; /* runs of reaps on a hook lane; see hook_run.c */
 };
 
-/* --- batch_kind.c; `items` is an array of pointers to the kind's items --- */
+/* --- batch_lane.c; `items` is an array of pointers to the kind's items --- */
 
-/* Adds the database's clock now, as the sender of the batch knew it. */
-void lh_lane_add_clock(struct lane *lane);
 void lh_batch_write(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n);
 void lh_batch_write_columns(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n);
-void lh_batch_columns_find(const PGresult *result, const char *const *names, bool has_lease,
-                           struct batch_answer_columns *found);
 /* Reads rows first..last-1. */
 void lh_batch_read_rows(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n,
                         const PGresult *result, int first, int last);
 void lh_batch_set_busy(const struct batch_kind *kind, const void *items, size_t n);
-/* Set the first item. */
-void lh_batch_set_invalid(struct lane *lane, const void *items, const struct lh_error *error);
-void lh_batch_set_rejected(struct lane *lane, const void *items, const char *message);
-/* Returns the limit of the first item on a hook lane. */
-int64_t lh_batch_hook_timeout_us(const struct batch_kind *kind, const void *items);
-
-/* --- batch_lane.c --- */
 
 /* Empties the arena before the first answer of a batch, not when it is sent: its sender may still read the answers
    of the batch before. */
 void lh_pg_lane_refresh_arena(struct lane *lane);
-/* Sets the riders of the next batch. */
-void lh_pg_lane_set_riders(struct lane *lane, const void *riders, size_t n);
+/* Sets the riders of the next batch. `hand_over` is the kind of one release with one rider. */
+void lh_pg_lane_set_riders(struct lane *lane, const struct batch_kind *hand_over, const void *riders, size_t n);
 enum lh_status lh_pg_lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
                                size_t n, lh_store_cb *on_done, void *arg);
 
@@ -275,8 +269,6 @@ static inline struct pg_store *pg_store_of(struct lh_store *store)
 
 /* Measures the open connections. */
 void lh_pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats);
-/* Reads the standing of each namespace if that is due: less often the longer the database takes for it. */
-void lh_pg_store_look_at_namespaces(struct pg_store *store);
 
 /* --- control.c: each control call is a statement on the control connection --- */
 
@@ -306,12 +298,12 @@ struct control_call *lh_control_call_begin(struct pg_store *store,
                                            void (*read)(struct control_call *, enum lh_status, const PGresult *,
                                                         const struct lh_error *),
                                            void (*on_done)(void), void *arg);
+/* The `read` of a call whose answer is its status: `on_done` is an lh_store_cb, or NULL. */
+void lh_control_call_done(struct control_call *call, enum lh_status status, const PGresult *result,
+                          const struct lh_error *error);
 /* Sends the call. Refused: the call is freed. */
 enum lh_status lh_control_call_send(struct control_call *call, const struct lh_pg_statement *statement);
 
-/* Notes the answer of leasehold_internal.core_state(): NULL, there is no leasehold_core; "", it is used; else the
-   reason that it is not. */
-void lh_pg_store_set_core(struct pg_store *store, const char *state);
 /* Notes that a batch could not call leasehold_core, with the reason. */
 void lh_pg_store_lose_core(struct pg_store *store, const char *reason);
 
@@ -319,6 +311,8 @@ void lh_pg_store_lose_core(struct pg_store *store, const char *reason);
 void lh_pg_store_note_failure(struct pg_store *store, const struct lh_error *error);
 
 void lh_pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us);
+/* Adds the database's clock now, as the sender of the batch knew it. */
+void lh_lane_add_clock(struct lane *lane);
 /* Adds the principal and the peer; nulls for NULL. */
 void lh_pg_store_add_requester(struct lh_pg_params *params, const struct lh_requester *requester);
 

@@ -5,17 +5,11 @@
 
 #define XID8 5069u /* the OID of the type; binary it is an int8 */
 
-static void read_done(struct control_call *call, enum lh_status status, const PGresult *result,
-                      const struct lh_error *error)
-{
-    ((lh_store_cb *)call->on_done)(call->arg, status, error);
-}
-
 static enum lh_status send_watch(struct lh_store *base, const struct lh_pg_statement *statement, const char *ns,
                                  bool include_children, lh_store_cb *on_done, void *arg)
 {
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = lh_control_call_begin(store, read_done, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, lh_control_call_done, (void (*)(void))on_done, arg);
 
     lh_pg_add_uuid(&store->params, &base->coordinator);
     lh_pg_add_text(&store->params, ns);
@@ -44,7 +38,7 @@ enum lh_status lh_pg_store_watch_clear(struct lh_store *base, lh_store_cb *on_do
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("watch_clear", "select leasehold_internal.watch_clear($1)", LH_PG_UUID);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = lh_control_call_begin(store, read_done, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, lh_control_call_done, (void (*)(void))on_done, arg);
 
     lh_pg_add_uuid(&store->params, &base->coordinator);
     return lh_control_call_send(call, &statement);

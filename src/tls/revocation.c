@@ -12,8 +12,6 @@
 #include <openssl/x509v3.h>
 #include <time.h>
 
-#include "base/log.h"
-
 static bool has_list(STACK_OF(X509_CRL) * lists, X509 *authority)
 {
     for (int i = 0; i < sk_X509_CRL_num(lists); i++) {

@@ -1,5 +1,7 @@
 """Each of the console's parts, clicked in Chromium against a real daemon. A picture of each is kept."""
+import harness
 from browser import Page
+from databases import write_settings
 from harness import duration, lease_ref, pb
 from site_of_tests import bearer, literal
 
@@ -469,6 +471,21 @@ def test_daemons_and_their_database(page, filled):
     for title in ("Grants", "Renewals", "Waiters", "Latency"):
         page.sees(".chart", title)
     page.picture("7-daemons")
+
+
+def test_each_of_several_databases_is_listed(driver, cluster, tmp_path):
+    urls = {name: cluster.url(cluster.create_database(migrated=True)) for name in ("home", "eu")}
+    path = write_settings(tmp_path / "leasehold.ini", [("home", urls["home"], "", "yes"), ("eu", urls["eu"], "orders, shop.eu", "no")])
+    daemon = harness.Daemon("--config", path)
+    page = Page(driver, f"http://127.0.0.1:{daemon.admin_port}")
+    page.open("#/daemons")
+    page.sees("h2", "Databases")
+    rows = page.until(lambda: [each.text for each in page.driver.find_elements("css selector", "tbody tr") if "serving" in each.text], "its databases")
+    assert [row.split()[0] for row in rows] == ["home", "eu"], rows
+    assert rows[0].endswith("all others") and rows[1].endswith("orders, shop.eu"), rows
+    assert page.complaints() == []
+    assert daemon.stop() == 0, daemon.log()
+    daemon.destroy()
 
 
 def test_audit_is_newest_first(own, own_page):

@@ -131,6 +131,10 @@ class Generator:
 
     def acquire_items(self, count):
         may_share, may_rest, has_tickets = self.is_so(0.15), self.is_so(0.05), self.is_so(0.1)
+        # Many join one queue at once, now and then with one among them who does something else.
+        crowd = self.other_random.choice(self.held)[:2] if count > 1 and self.held and self.other_random.random() < 0.25 else None
+        if crowd:
+            may_share = has_tickets = may_rest = False
         items = {name: [] for name in ('ns', 'key', 'lk', 'owner', 'labels', 'duration', 'queue', 'wait', 'ticket', 'principal', 'at_least', 'units',
                                      'priority')}
         for unused in range(count):
@@ -144,7 +148,10 @@ class Generator:
             if is_waiter:
                 ns, key, lk = self.random.choice(self.held)[:2] + (self.fresh + 1,)
                 self.fresh += 1
-            if items['ns'] and self.is_so(0.15):
+            if crowd and self.other_random.random() < 0.95:
+                self.fresh += 1
+                ns, key, lk, is_waiter = *crowd, self.fresh, True
+            elif items['ns'] and self.is_so(0.15):
                 ns, key = items['ns'][-1], items['key'][-1]
                 lk = self.random.choice((lk, items['lk'][-1]))
             if (ns, key, lk) in zip(items['ns'], items['key'], items['lk']) and (ns, key) not in self.known:

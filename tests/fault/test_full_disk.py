@@ -11,6 +11,7 @@ import harness
 from harness import acquire_request, lease_ref, pb, wait_until
 
 LEASES = 30
+LASTS_S = 6  # longer than it takes to acquire them all and to fill a disk on a busy machine
 
 
 @pytest.fixture
@@ -45,8 +46,8 @@ def are_overdue(place, which="every"):
 
 
 def test_a_full_disk_expires_nobody(place):
-    leases = [place.client.lease.Acquire(acquire_request("full", f"k{i}", 2)).lease for i in range(LEASES)]
-    waiting = place.client.lease.Acquire.future(acquire_request("full", "k0", 2, wait_forever=True))
+    leases = [place.client.lease.Acquire(acquire_request("full", f"k{i}", LASTS_S)).lease for i in range(LEASES)]
+    waiting = place.client.lease.Acquire.future(acquire_request("full", "k0", LASTS_S, wait_forever=True))
     wait_until(lambda: place.psql("select count(*) from leasehold.waiter") == "1", what="a waiter")
     fill(place)
 
@@ -68,7 +69,7 @@ def test_a_full_disk_expires_nobody(place):
 
 
 def test_a_daemon_that_dies_on_a_full_disk_expires_nobody(place):
-    leases = [place.client.lease.Acquire(acquire_request("full", f"k{i}", 2)).lease for i in range(LEASES)]
+    leases = [place.client.lease.Acquire(acquire_request("full", f"k{i}", LASTS_S)).lease for i in range(LEASES)]
     fill(place)
     renew(place, leases)
     wait_until(lambda: place.psql("select cannot_write from leasehold.coordinator") == "t", what="the daemon to say so")
@@ -101,7 +102,7 @@ def small(cluster):
 
 def test_a_file_system_without_room_for_25_seconds_expires_nobody(small):
     service, filler = small
-    leases = [service.client.lease.Acquire(acquire_request("full", f"k{i}", 2)).lease for i in range(LEASES)]
+    leases = [service.client.lease.Acquire(acquire_request("full", f"k{i}", LASTS_S)).lease for i in range(LEASES)]
     # A transaction that stays open keeps old versions: renewals need new pages.
     stranger = service.cluster.session(service.database)
     stranger.run("begin isolation level repeatable read; select 1")

@@ -61,6 +61,33 @@ def _as_postgres():
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [user.pw_gid]}
 
 
+def is_statement(sql):
+    """Whether it is one, without a command of psql."""
+    return psycopg and ";" not in sql.strip().rstrip(";") and "\\" not in sql and not sql.lower().lstrip().startswith("copy")
+
+
+@contextlib.contextmanager
+def _said(sql):
+    try:
+        yield
+    except psycopg.Error as error:
+        said = error.pgresult.error_message if error.pgresult else str(error).encode()
+        raise AssertionError(f"psql: {said.decode()}\n{sql}") from None
+
+
+def connect(url, sql):
+    """A session as psql's, for execute(). It prepares no statement: a test may change the tables."""
+    with _said(sql):
+        return psycopg.connect(url, autocommit=True, fallback_application_name="psql", prepare_threshold=None)
+
+
+def execute(session, sql):
+    """What psql prints of one statement."""
+    with _said(sql):
+        rows = session.execute(sql).pgresult
+    return "\n".join("|".join((rows.get_value(row, column) or b"").decode() for column in range(rows.nfields)) for row in range(rows.ntuples)).strip()
+
+
 TEMPLATE = "leasehold_template"
 
 
@@ -161,9 +188,10 @@ class Cluster:
 
     def psql(self, sql, database, check=True, user="postgres"):
         """Run statements; unaligned rows joined by '|', one a line."""
-        # One statement without a command of psql: that program would cost more than the statement does.
-        if psycopg and check and ";" not in sql.strip().rstrip(";") and "\\" not in sql and not sql.lower().lstrip().startswith("copy"):
-            return self._execute(sql, self.url(database, user))
+        # That program would cost more than the statement does.
+        if check and is_statement(sql):
+            with connect(self.url(database, user), sql) as session:
+                return execute(session, sql)
         done = subprocess.run(
             [self.psql_program, "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.url(database, user)],
             input=sql,
@@ -174,17 +202,6 @@ class Cluster:
         if check and done.returncode != 0:
             raise AssertionError(f"psql: {done.stderr}\n{sql}")
         return done.stdout.strip() if check else done
-
-    @staticmethod
-    def _execute(sql, url):
-        """One statement in a session of its own, as psql's."""
-        try:
-            with psycopg.connect(url, autocommit=True, fallback_application_name="psql") as connection:
-                rows = connection.execute(sql).pgresult
-        except psycopg.Error as error:
-            said = error.pgresult.error_message if error.pgresult else str(error).encode()
-            raise AssertionError(f"psql: {said.decode()}\n{sql}") from None
-        return "\n".join("|".join((rows.get_value(row, column) or b"").decode() for column in range(rows.nfields)) for row in range(rows.ntuples)).strip()
 
     def session(self, database, user="postgres"):
         return Session(self, database, user)

@@ -156,7 +156,7 @@ def test_outcomes_of_a_renewal():
     with Scripted(heartbeat=[retry, retry, ok]) as server:
         assert cli("heartbeat", "a", "k", SOME_KEY, **server.env).returncode == 0 and len(server.seen) == 3
     with Scripted(heartbeat=[retry]) as server:
-        said = cli("heartbeat", "a", "k", SOME_KEY, "--timeout", "300ms", **server.env)
+        said = cli("heartbeat", "a", "k", SOME_KEY, "--timeout", "2s", **server.env)
         assert said.returncode == 5 and "not lost either" in said.stderr
     with Scripted(heartbeat=[result_of(pb.HeartbeatResponse, pb.OUTCOME_REJECTED, message="the hook says no")]) as server:
         said = cli("heartbeat", "a", "k", SOME_KEY, **server.env)

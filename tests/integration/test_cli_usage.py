@@ -28,6 +28,14 @@ def test_help_teaches():
     assert cli("--version").stdout.startswith("leasehold 0.")
 
 
+def test_verify_runs_the_program_of_the_python_package(tmp_path):
+    program = tmp_path / "leasehold-verify"
+    program.write_text('#!/bin/sh\necho "$@"\nexit 7\n')
+    program.chmod(0o755)
+    said = cli("verify", "--seconds", "1", PATH=f"{tmp_path}:/usr/bin:/bin")
+    assert (said.returncode, said.stdout) == (7, "--seconds 1\n")
+
+
 @pytest.mark.parametrize("words", [[], ["--"]])
 def test_no_words_show_help_and_are_wrong_usage(words):
     said = cli(*words)
@@ -85,7 +93,7 @@ WRONG = [
     (["acquire", "a", "k", "--units", "2"], "unknown option --units; did you mean --shared?"),
     (["hook", "add", "a", "acquired", "f(x)", "--database", "x"], "unknown event: acquired; use acquire, heartbeat, release_ok, release_fail or reap; "
      "did you mean acquire?"),
-    (["list", "--json"], "unknown option --json; did you mean --output?"),
+    (["verify", "--seconds", "1"], "verify runs leasehold-verify, which is not in PATH: pip install leasehold-client"),
     (["list", "-o", "env"], "-o env is for acquire only"),
     (["show", "--database", "x", "a", "k"], "show has no --database, it works with a server; --database is for schedule, list, queue, explain, history, "
      "reap, force-release, policy, hook, access, token, daemons, migrate and check-database"),

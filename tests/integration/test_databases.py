@@ -211,7 +211,7 @@ def test_the_consoles_lists_go_through_one_database_after_the_other(site, page_s
             waiting.append(site.client.lease.Acquire.future(acquire_request(namespace, key, wait=BOUND)))
     wait_until(lambda: waiting_in(site) == 4, BOUND, "the waiters")
     waiters = [".".join(row["scope"]["namespace"]) + "/" + row["scope"]["key"] for row in rows_of("/queue?", "waiters")]
-    assert waiters == ["other/k1", "other/k2", "orders/k1", "orders/k2"]
+    assert waiters == ["orders/k1", "orders/k2", "other/k1", "other/k2"]  # of eu, then of home
     names = [".".join(row["namespace"]["segments"]) for row in rows_of("/namespaces?", "namespaces")]
     assert names == ["orders", "other"]
     assert [row["waiting"] for row in rows_of("/namespaces?namespace=orders&", "namespaces")] == ["2"]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 import time
+import uuid
 
 import grpc
 import pytest
@@ -25,9 +26,9 @@ MORE = (*NAMES, "us")
 class Spread:
     """Databases `home` and `eu` have jobs; `us` is there, and has no key. `first` has the sections of all, as `second` has."""
 
-    def __init__(self, cluster, path):
-        self.path, self.clusters = path, dict.fromkeys(MORE, cluster)
-        self.databases = {name: cluster.create_database(migrated=True) for name in MORE}
+    def __init__(self, clusters, path):
+        self.path, self.clusters = path, clusters
+        self.databases = {name: cluster.create_database(migrated=True) for name, cluster in clusters.items()}
         self.daemons, self.clients = [], []
         with self.serving(NAMES):
             self.wait(NAMES)
@@ -73,9 +74,9 @@ class Spread:
             return True
         return False
 
-    def move(self, source, target, names):
+    def move(self, source, target, names, **environment):
         return subprocess.Popen([PROGRAM, "keys", "jobs", self.url(source), self.url(target), target, ",".join(names)],
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, env={**os.environ, **environment})
 
     def moved(self, source, target, names):
         process = self.move(source, target, names)
@@ -90,25 +91,26 @@ class Spread:
 
 @pytest.fixture
 def spread(cluster, tmp_path):
-    spread = Spread(cluster, tmp_path)
+    spread = Spread(dict.fromkeys(MORE, cluster), tmp_path)
     yield spread
     spread.close()
 
 
 class Load:
-    """Workers that take keys of jobs for a moment through any daemon, and holders that renew theirs all the time."""
+    """Workers that take keys of jobs for a moment through any daemon, some of them waiting, and holders that renew theirs all the time.
 
-    def __init__(self, spread, keys):
-        self.clients = list(spread.clients)
+    What was not answered is asked again, with the same lease key, until it is."""
+
+    def __init__(self, spread, keys, held=KEYS[:8]):
+        self.keys, self.clients = keys, list(spread.clients)
         self.lock, self.holders, self.tokens, self.faults = threading.Lock(), {}, collections.Counter(), []
-        self.grants = self.renewals = 0
+        self.grants, self.renewals = collections.Counter(), collections.Counter()
         self.is_over = threading.Event()
-        self.held = [self.clients[0].lease.Acquire(acquire_request("jobs", key, seconds=60), timeout=BOUND).lease for key in KEYS[:8]]
-        self.threads = [threading.Thread(target=self.work, args=(keys,)) for _ in range(4)] + [threading.Thread(target=self.renew)]
+        self.held = [self.clients[0].lease.Acquire(acquire_request("jobs", key, seconds=60), timeout=BOUND).lease for key in held]
+        self.threads = [threading.Thread(target=self.work, args=(keys, wait)) for wait in (None, None, BOUND, BOUND, BOUND)]
+        self.threads += [threading.Thread(target=self.renew, args=(lease,)) for lease in self.held]
 
     def __enter__(self):
-        self.watch = Reading(self.clients[0].lease.WatchLeases(pb.WatchLeasesRequest(namespace=["jobs"])))
-        self.watch.read()
         for thread in self.threads:
             thread.start()
         return self
@@ -117,61 +119,94 @@ class Load:
         self.is_over.set()
         for thread in self.threads:
             thread.join(BOUND)
-
-    def check_watch(self, keys):
-        """It went on: it has seen the end of each lease."""
-        last = {}
-        while not all(last.get(key) == pb.LeaseEvent.TYPE_RELEASED for key in keys):
-            event = self.watch.next()
-            assert event, self.watch.error
-            last[event.lease.scope.key] = event.type
-        self.watch.call.cancel()
+            assert not thread.is_alive(), "a call waits for ever"
 
     def call(self, rpc, request):
-        """The answer, or None where the key cannot be had for now."""
-        try:
-            return getattr(random.choice(self.clients).lease, rpc)(request, timeout=BOUND)
-        except grpc.RpcError as error:
-            if harness.Failure(error).reason not in ("DATABASE_UNAVAILABLE", "LEASE_HELD"):
-                self.faults.append(f"{rpc}: {error}")
-            return None
+        """The answer; None: the lease is held by another."""
+        began = time.monotonic()
+        while True:
+            try:
+                answer = getattr(random.choice(self.clients).lease, rpc)(request, timeout=2 * BOUND)
+                if rpc == "Acquire" or answer.results[0].outcome != pb.OUTCOME_RETRY:
+                    return answer
+                error = answer.results[0]
+            except grpc.RpcError as failed:
+                error = harness.Failure(failed)
+                if error.reason == "LEASE_HELD" and not request.HasField("wait"):
+                    return None
+                if error.reason not in ("DATABASE_UNAVAILABLE", "SCOPE_BUSY") and error.code != grpc.StatusCode.UNAVAILABLE:
+                    self.faults.append(f"{rpc}: {failed}")
+                    return None
+            if time.monotonic() > began + 5 * BOUND:
+                self.faults.append(f"{rpc} of {request} is never answered: {error}")
+                return None
+            time.sleep(0.005)
 
-    def work(self, keys):
+    def work(self, keys, wait):
         while not self.is_over.is_set():
             key = random.choice(keys)
-            answer = self.call("Acquire", acquire_request("jobs", key, seconds=60))
+            answer = self.call("Acquire", acquire_request("jobs", key, seconds=60, wait=wait, lease_key=str(uuid.uuid4())))
             if answer is None:
                 time.sleep(0.005)
                 continue
             lease = answer.lease
             with self.lock:
-                self.grants += 1
+                self.grants[key] += 1
                 if key in self.holders or lease.token <= self.tokens[key]:
                     self.faults.append(f"{key}: token {lease.token} after {self.tokens[key]}, held by {self.holders.get(key)}")
                 self.holders[key], self.tokens[key] = lease.token, lease.token
             time.sleep(random.random() / 100)
             with self.lock:
                 del self.holders[key]
-            while True:
-                answer = self.call("Release", release_request(lease))
-                if answer is not None and answer.results[0].outcome != pb.OUTCOME_RETRY:
-                    break
-                time.sleep(0.005)
-            if answer.results[0].outcome != pb.OUTCOME_OK:
+            answer = self.call("Release", release_request(lease))
+            # The first one's answer may have got lost.
+            if answer is not None and pb.OUTCOME_OK != answer.results[0].outcome and answer.results[0].end_reason != pb.END_REASON_RELEASED:
                 self.faults.append(f"{key}: the release of token {lease.token} met {answer.results[0]}")
 
-    def renew(self):
-        while not self.is_over.wait(0.02):
-            request = pb.HeartbeatRequest(leases=map(harness.lease_ref, self.held))
-            answer = self.call("Heartbeat", request)
-            for result in answer.results if answer else []:
-                self.renewals += result.outcome == pb.OUTCOME_OK
-                if result.outcome not in (pb.OUTCOME_OK, pb.OUTCOME_RETRY):
-                    self.faults.append(f"a renewal met {result}")
+    def renew(self, lease):
+        while not self.is_over.wait(0.05):
+            answer = self.call("Heartbeat", pb.HeartbeatRequest(leases=[harness.lease_ref(lease)]))
+            if answer is not None and answer.results[0].outcome != pb.OUTCOME_OK:
+                self.faults.append(f"a renewal met {answer.results[0]}")
+            self.renewals[lease.scope.key] += 1
+
+    def go_on(self):
+        """Until each key was granted, and each lease renewed, once more."""
+        keys, held = self.keys, [lease.scope.key for lease in self.held]
+        grants, renewals = collections.Counter(self.grants), collections.Counter(self.renewals)
+        wait_until(lambda: self.faults or (all(self.grants[key] > grants[key] for key in keys) and all(self.renewals[key] > renewals[key] for key in held)),
+                   BOUND, "grants of all keys, and renewals")
+        self.check()
+
+    def check(self):
+        assert not self.faults, self.faults[:5]
+
+
+@contextlib.contextmanager
+def watched(client, keys):
+    """A watch that has seen the end of each key's leases."""
+    watch = Reading(client.lease.WatchLeases(pb.WatchLeasesRequest(namespace=["jobs"])))
+    watch.read()
+    yield
+    last = {}
+    while not all(last.get(key) == pb.LeaseEvent.TYPE_RELEASED for key in keys):
+        event = watch.next()
+        assert event, watch.error
+        last[event.lease.scope.key] = event.type
+    watch.call.cancel()
+
+
+def check_slots(spread, names):
+    """Each database has the slots that rendezvous hashing gives it among the names: what is new has its share, and nothing else has moved."""
+    for name in MORE:
+        wanted = f"leasehold_internal.section_slots('{name}', '{{{','.join(names)}}}')" if name in names else "decode(repeat('00', 512), 'hex')"
+        assert spread.psql(name, f"select slots = {wanted} from leasehold.spread") in ("t", ""), name
+    total = sum(int(spread.psql(name, "select count(*) from leasehold.spread, generate_series(0, 4095) n where get_bit(slots, n) = 1")) for name in MORE)
+    assert total == 4096
 
 
 def check_places(spread, load, names):
-    assert not load.faults, load.faults[:5]
+    load.check()
     for database in MORE:
         keys = sorted(name(lease) for lease in load.held if place(lease.scope.key, names) == database)
         assert [row for row in rows(spread, database) if row in keys] == keys
@@ -186,18 +221,13 @@ def test_one_more_database_gets_its_keys_under_load(spread):
     assert 2 < len([key for key in KEYS if place(key, MORE) == "us"]) < len(KEYS) / 2
     spread.first.admin.SetPolicy(pb.SetPolicyRequest(
         policy=pb.Policy(namespace=pb.Namespace(segments=["jobs", "slow"]), grace=harness.duration(7)), update_mask={"paths": ["grace"]}))
-    with Load(spread, KEYS[8:]) as load:
+    with watched(spread.first, KEYS[8:]), Load(spread, KEYS[8:]) as load:
         for source in NAMES:
             assert "has all keys of jobs" in spread.moved(source, "us", MORE)
-        after = load.grants
-        wait_until(lambda: load.grants > after + 100, BOUND, "grants after the move")
-    assert load.renewals > 100
-    load.check_watch(KEYS[8:])
+        load.go_on()
     check_places(spread, load, MORE)
-    shares = [spread.psql(name, "select sections || array[(select count(*) from generate_series(0, 4095) n where get_bit(slots, n) = 1)::text]"
-                                " from leasehold.spread").strip("{}\n").split(",") for name in MORE]
-    assert sum(int(share.pop()) for share in shares) == 4096
-    assert shares == [sorted(MORE)] * 3
+    check_slots(spread, MORE)
+    assert all(spread.psql(name, "select sections from leasehold.spread") == "{eu,home,us}" for name in MORE)
     assert spread.psql("us", "select namespace, grace from leasehold.policy where namespace <> ''") == "jobs.slow|00:00:07"
 
 

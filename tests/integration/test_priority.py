@@ -1,11 +1,13 @@
 """Priority of waiters over gRPC: with one daemon and with two, by unary calls and streams, and who may ask for it."""
+import json
+import subprocess
 import uuid
 
 import grpc
 import pytest
 
 import harness
-from commandline import cli
+from commandline import cli, environment
 from access_site import Site, bearer
 from harness import Client, acquire_request, pb, release_request, wait_until
 from streams import BOUND, keys
@@ -145,6 +147,22 @@ def test_the_command_line_and_sql_users_stand_in_the_same_order(service):
     assert "--also and --priority cannot be combined" in wrong.stderr
     service.psql(f"delete from leasehold.waiter where key = '{key}' and coordinator is null")
     service.client.lease.Release(release_request(held))
+    service.client.lease.Release(release_request(call.result(BOUND).lease))
+
+
+def test_a_waiter_of_the_library_is_served_by_its_priority(service):
+    """The command line acquires with libleasehold: it comes last and is served first."""
+    key = keys()
+    held = service.client.lease.Acquire(acquire_request("jobs", key, 600)).lease
+    call = queue(service, [service.client], key, [1])[0]
+    command = [harness.CLI, "--server", service.daemon.target, "acquire", "jobs", key, "--wait", "60s", "--priority", "2", "-o", "json"]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as waiter:
+        wait_until(lambda: waiting(service, key) == 2, BOUND)
+        service.client.lease.Release(release_request(held))
+        lease = json.loads(waiter.communicate(timeout=BOUND)[0])
+    assert waiter.returncode == 0 and not call.done()
+    released = cli("--server", service.daemon.target, "release", "jobs", key, lease["lease_key"])
+    assert released.returncode == 0, released.stderr
     service.client.lease.Release(release_request(call.result(BOUND).lease))
 
 

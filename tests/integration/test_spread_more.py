@@ -2,16 +2,21 @@
 different sections never give one key to two, and keys go elsewhere while daemons run."""
 import hashlib
 import itertools
+import re
+import subprocess
 import threading
+import urllib.parse
 
 import grpc
 import pytest
 from google.protobuf.wrappers_pb2 import BoolValue
 
 import harness
+from console import Console
 from databases import listed, rows
 from harness import acquire_request, fails, health, lease_ref, pb, release_request, wait_until
 from streams import BOUND
+from test_databases import checked_metrics
 from test_spread import KEYS, NAMES, namespace, other, place, start, write_spread  # noqa: F401
 
 MORE = (*NAMES, "us")
@@ -107,6 +112,28 @@ def test_the_first_daemon_divides_the_keys(site):
         assert site.psql(name, "select section, settled, sections from leasehold.spread") == name + "|t|{eu,home,us}"
         assert site.psql(name, f"select slots = leasehold_internal.section_slots('{name}', sections) from leasehold.spread") == "t"
     assert "slots of spread namespace jobs: " in daemon.log() and "unserved=0" in daemon.log()
+    assert sum(metric_slots(daemon, name) for name in MORE) == 4096 and metric_slots(daemon, "") == 0
+    assert all(metric_slots(daemon, name) == int(site.psql(name, COUNT)) for name in MORE)
+    slots = {name: int(site.psql(name, COUNT)) for name in sorted(MORE)}
+    assert told_slots(daemon) == [("jobs", *each) for each in {**slots, "": 0}.items()]
+    assert "slots of jobs " + ", ".join(f"{name} {count}" for name, count in slots.items()) in status_of(daemon)
+
+
+COUNT = "select count(*) from leasehold.spread s, generate_series(0, 4095) n where get_bit(s.slots, n) = 1"
+
+
+def metric_slots(daemon, name):
+    return int(re.search(f'^leasehold_spread_slots{{namespace="jobs",database="{name}"}} (\\d+)$', checked_metrics(daemon), re.M)[1])
+
+
+def told_slots(daemon):
+    return [(".".join(each.namespace.segments), each.database, each.slots) for each in daemon.client.admin.GetStatus(pb.GetStatusRequest()).spread]
+
+
+def status_of(daemon):
+    """The card of the command line, with single spaces."""
+    said = subprocess.run([harness.CLI, "status", "--server", daemon.target], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return " ".join(said.split())
 
 
 def rows_of(site, name):
@@ -234,8 +261,56 @@ def test_a_key_that_two_databases_have_is_given_by_neither(site):
     site.set_slots("home", [key], 1)
     assert refusal(daemon, key).startswith("the databases eu and home both say that they have this key of jobs: ")
     assert acquire(daemon, alone).token > 0
+    assert metric_slots(daemon, "") == 1
+    assert told_slots(daemon)[-1] == ("jobs", "", 1)
+    assert status_of(daemon).endswith(", no database or several 1")
     site.set_slots("eu", [key], 0)
     assert acquire(daemon, key).token > 0 and key in rows_of(site, "home")
+
+
+# --- pages of one daemon, asked of another ---
+
+
+def queue(daemon, page_token="", page_size=2, **more):
+    more = urllib.parse.urlencode({"namespace": "jobs", "page_size": page_size, "page_token": page_token, **more})
+    return Console(daemon.admin_port).get(f"/queue?{more}")
+
+
+@pytest.fixture
+def waiting(site):
+    """Two daemons whose sections stand in another order, and a waiter for each key."""
+    daemons = [site.daemon(names) for names in (MORE, MORE[::-1])]
+    for key in KEYS:
+        acquire(daemons[0], key, seconds=600)
+    calls = [daemons[1].client.lease.Acquire.future(acquire_request("jobs", key, wait=BOUND)) for key in KEYS]
+    wait_until(lambda: sum(int(site.psql(name, "select count(*) from leasehold.waiter")) for name in MORE) == len(KEYS), BOUND, "the waiters")
+    yield daemons
+    for call in calls:
+        call.cancel()
+
+
+@pytest.mark.parametrize("page_size", [1, 2, 5])
+def test_pages_of_a_view_may_be_asked_of_daemons_in_turn(waiting, page_size):
+    found, page_token = [], ""
+    for daemon in itertools.cycle(waiting):
+        page = queue(daemon, page_token, page_size).json
+        found += [row["scope"]["key"] for row in page["waiters"]]
+        page_token = page["next_page_token"]
+        if not page_token:
+            break
+    assert found == sorted(KEYS, key=lambda key: (place(key, MORE), key))
+
+
+def test_a_page_that_goes_on_where_a_daemon_has_no_database_is_refused(site, waiting):
+    some, other, alone = site.daemon(NAMES), site.daemon(("home", "us")), site.daemon(("us",))  # noqa: F811
+    page_token = queue(waiting[0], page_size=1).json["next_page_token"]  # of eu
+    assert [row["scope"]["key"] for row in queue(some, page_token).json["waiters"]] == [key for key in KEYS if place(key, MORE) == "eu"][1:3]
+    for daemon in (other, alone):
+        answer = queue(daemon, page_token)
+        assert answer.status == 400
+        assert "page_token goes on in database eu, which this daemon does not have: ask for the first page" in answer.error["message"]
+    of_key = queue(waiting[0], page_size=1, key=KEYS[0])
+    assert of_key.json["waiters"] and not of_key.json["next_page_token"]
 
 
 # --- other sections for all daemons, in a pause ---

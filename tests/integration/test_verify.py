@@ -102,6 +102,26 @@ def test_a_site_that_breaks_its_promises_fails_and_is_drawn(verify, place):
     assert report.count('class="bad"') >= 6 and '<h3 class="wrong">two holders at once' in report and '<h3 class="ok">clients that failed: 0' in report
 
 
+def test_each_key_that_failed_is_drawn():
+    """Also the last of many, and one of which only a watcher heard something wrong."""
+    script = """
+from types import SimpleNamespace
+from leasehold.verify.history import Event, Grant, Hold
+from leasehold.verify.load import Load, Site
+from leasehold.verify.report import page
+waiting = Load(Site("127.0.0.1:1"), 1)
+waiting.waiting[3] = "the-lease-key", 0.0
+pairs = [(Hold(f"s{key}", 1, 0, 2, 0), Hold(f"s{key}", 2, 1, 3, 1)) for key in [0] * 20 + list(range(15))]
+told = Hold("told", 7, 0, 1, 0)
+load = SimpleNamespace(holds=[told, *(hold for pair in pairs for hold in pair)], grants=[Grant(0, 1)], site=SimpleNamespace(servers=["a"], namespace="n"))
+print(page(load, {"two": pairs, "events": [("daemon", None, Event("told", "acquired", 7))], "forgotten": waiting.end(0)}, "words", 0, 0))
+"""
+    said = subprocess.run([sys.executable, "-B", "-c", script], stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, "PYTHONPATH": str(PACKAGE)}).stdout
+    for scope in [*(f"s{key}" for key in range(15)), "told", "line"]:
+        assert f'<text x="4" y="15">{scope}</text>' in said, scope
+    assert said.count('<text x="4" y="15">s0</text>') == 10 and "<p>the-lease-key; waiter of line, token none, from 0.000 to " in said
+
+
 def test_a_site_that_grants_nothing_proves_nothing(verify):
     status, told = end(verify("--server", "127.0.0.1:1", "--seconds", "2"))
     assert status == 2 and "no lease was granted: nothing is proven" in told and "UNAVAILABLE" in told, told

@@ -10,8 +10,8 @@ sockets, and a test of clients-java. The other suites of clients, and versions, 
 broken promises (sql, isolation, soak, model, fuzz, ha, ha-newest) have one try: what breaks a promise once in a while is a fault,
 not bad luck.
 
-Suites wait most of their time, so three run at once: one of LANE, one of the others, and one of those that only compute (LOW), which
-has the lowest priority and takes what the two leave of the processors. Each line begins with the name of its suite.
+Suites wait most of their time, so four run at once: one of LANE, one of CLIENTS, one of the others, and one of those that only compute
+(LOW), which has the lowest priority and takes what the rest leaves of the processors. Each line begins with the name of its suite.
 """
 import argparse
 import collections
@@ -112,10 +112,10 @@ def execute(command, limit_s, environment=None):
         ended.set()
         timer.cancel()
         running.discard(process)
-    if late:
-        output.line('took longer than %d s' % limit_s)
-    elif process.returncode < 0:
-        output.line('ended by %s' % signal.Signals(-process.returncode).name)
+    if late or process.returncode < 0:
+        said = 'took longer than %d s' % limit_s if late else 'ended by %s' % signal.Signals(-process.returncode).name
+        output.kept.append(said)
+        output.line(said)
     return ''.join(lines), -1 if late else process.returncode
 
 
@@ -278,7 +278,8 @@ def judge(report):
 
 def tell(lines):
     """The lines that say what failed; where none does, the last ones."""
-    bad = [line for line in lines if re.search(r'^(FAILED|ERROR) |^(case|test) .* failed|^ *not ok|\bFAIL\b|:[FE]:|failed: |ERROR: \w+Sanitizer|runtime error:', line)]
+    bad = [line for line in lines if re.search(r'^(FAILED|ERROR) |^(case|test) .* failed|^ *not ok|\bFAIL\b|:[FE]:|failed: |ERROR: \w+Sanitizer|runtime error:'
+                                           r'|^took longer than|^ended by SIG|permutations: FAILED|^[-+@]', line)]
     return (bad or lines)[-TOLD:]
 
 
@@ -323,6 +324,8 @@ SUITES = (
     *(Suite('clients-' + package, twice(script('tests/clients/run', package)), 1200) for package in ('python', 'node', 'go', 'rust')),
     Suite('versions', twice(versions()), 3600),
     Suite('model', script('tests/model/run'), 3600),
+    # About a minute; hours by hand.
+    Suite('simulation', script('tests/simulation/run', '--seeds', '12000', '--first', '201', '--jobs', '1'), 3600),
     Suite('threads', script('tests/threads/run'), 600),
     Suite('quickstart', one('deploy/quickstart', '--check'), 900),
     Suite('unit-sanitized', meson(SANITIZED, SANITIZER), 1800),
@@ -334,13 +337,15 @@ SUITES = (
     # That it runs, and that what it drives agrees with what the database counts; not how fast that was.
     Suite('bench', bench(), 400),
 )
-NEEDS = {**dict.fromkeys(('unit', 'core', 'sql-core', 'isolation-core', 'soak-core', 'bench', 'integration-release', 'interop', 'fault', 'console', 'versions', 'ha',
+NEEDS = {**dict.fromkeys(('unit', 'simulation', 'core', 'sql-core', 'isolation-core', 'soak-core', 'bench', 'integration-release', 'interop', 'fault', 'console', 'versions', 'ha',
                           'ha-newest', 'clients-python', 'clients-node', 'clients-java', 'clients-go', 'clients-rust'), 'build'),
          **dict.fromkeys(('unit-sanitized', 'integration'), 'build-sanitized')}
-# What runs beside the others: SQL of few sessions at a time, and clients, which wait. Whichever of the two comes to its end first goes on with the other's.
-LANE = ('sql', 'clients-python', 'clients-node', 'clients-go', 'clients-java', 'clients-rust', 'core', 'sql-core', 'isolation', 'isolation-core', 'sql-published', 'soak', 'soak-core')
+# What runs beside the others: SQL of few sessions at a time. Whichever of the two comes to its end first goes on with the other's.
+LANE = ('sql', 'core', 'sql-core', 'isolation', 'isolation-core', 'sql-published', 'soak', 'soak-core')
+# These wait. When LANE has come to its end, two of them run at once: one that computes much beside one that waits much.
+CLIENTS = ('clients-python', 'clients-go', 'clients-node', 'clients-rust', 'clients-java')
 # What only computes: no test of it has to be in time.
-LOW = ('build-sanitized', 'fuzz', 'model')
+LOW = ('build-sanitized', 'fuzz', 'model', 'simulation')
 # These come last, one group after the other, when all has ended but what only computes. The packages are built twice in the time of one test, and their account
 # is removed, which no process of the machine may have by number. The clients of the others must be in time, or see who was late; those of ha wait most of theirs.
 QUIET = (('packages',), ('fault',), ('ha', 'ha-newest'), ('bench',))
@@ -385,7 +390,7 @@ def run_all(suites, options, results, told):
         return collections.deque(by_name[name] for name in names if name in by_name)
 
     def take(lane):
-        """Two threads ask."""
+        """Several threads ask."""
         with contextlib.suppress(IndexError):
             return lane.popleft()
 
@@ -402,9 +407,10 @@ def run_all(suites, options, results, told):
 
     # What does not come to its end has failed.
     results.update((suite.name, (0, 1)) for suite in suites)
-    lane, others = lane_of(LANE), lane_of(name for name in by_name if name not in LOW + LANE + sum(QUIET, ()))
+    lane, clients = lane_of(LANE), lane_of(CLIENTS)
+    others = lane_of(name for name in by_name if name not in LOW + LANE + CLIENTS + sum(QUIET, ()))
     low = begin(lane_of(LOW), is_low=True)
-    for lanes in ((others, lane), (lane, others)), *([(lane_of([name]),) for name in group] for group in QUIET):
+    for lanes in ((others, lane), (lane, clients, others), (clients,)), *([(lane_of([name]),) for name in group] for group in QUIET):
         for thread in [begin(*each) for each in lanes]:
             thread.join()
     low.join()

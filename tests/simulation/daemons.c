@@ -7,6 +7,7 @@
 
 #define HEALTH_LOOK_US (250 * LH_US_PER_MS)
 #define COMES_BACK_US (300 * LH_US_PER_MS)
+#define RECOVERS_US (2 * LH_US_PER_S)
 
 struct daemon {
     int number;
@@ -173,6 +174,18 @@ int64_t daemon_stopped_until_us(const struct fake_node *node)
         if (daemons[d].node == node)
             return daemons[d].process.stopped_until_us;
     return 0;
+}
+
+struct fake_node *daemon_node(int number)
+{
+    return daemons[number].node;
+}
+
+/* After a pause it reads for a while before it grants. */
+bool daemon_is_well(const struct fake_node *node)
+{
+    return fake_node_is_healthy(node) && !node->is_leaving &&
+           daemon_stopped_until_us(node) + RECOVERS_US < sim.world.now_us;
 }
 
 void daemons_end(void)

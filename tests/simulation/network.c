@@ -229,7 +229,7 @@ static int64_t arrives_us(struct descriptor *from)
     int64_t stalled_us = stalled_until_us[from->worker][from->daemon][from->way];
 
     if (due_us < stalled_us)
-        due_us = stalled_us;
+        due_us = stalled_us + fake_delay_us(&sim.world);
     if (due_us < from->last_due_us)
         due_us = from->last_due_us;
     return from->last_due_us = due_us;

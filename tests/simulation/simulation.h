@@ -33,12 +33,16 @@ struct simulation {
     size_t window; /* of each direction of a connection: so many bytes are on their way, or not read */
     int daemons;
     int workers;
-    bool is_gentle; /* nobody is killed and the database stays, so that no lease is left to expire */
-    bool is_calm;   /* nothing breaks any more, and nobody wants anything new */
-    uint64_t drawn; /* random numbers, by anybody */
-    uint64_t trace; /* a checksum of what has happened */
-    struct {        /* what has happened, so that a history in which little does is seen */
-        uint64_t grants, together, losses, forced, refusals, cuts, stops, kills, steps;
+    int anger;                /* of a hundred steps so many are strikes */
+    bool is_gentle;           /* nobody is killed and the database stays, so that no lease is left to expire */
+    bool is_strict;           /* gentle, and no poll of the database makes good a wake-up that was forgotten */
+    bool has_failed;          /* the database has refused batches */
+    bool is_calm;             /* nothing breaks any more, and nobody wants anything new */
+    uint64_t drawn;           /* random numbers, by anybody */
+    uint64_t trace;           /* a checksum of what has happened */
+    int64_t trouble_until_us; /* of what fate has done so far */
+    struct {                  /* what has happened, so that a history in which little does is seen */
+        uint64_t grants, together, losses, forced, refusals, cuts, stops, kills, closes, steps;
     } seen;
 };
 
@@ -73,10 +77,13 @@ void daemon_stop(int number); /* as on SIGTERM; another starts when it has gone 
 void daemon_pause(int number, int64_t until_us);
 void daemons_end(void);
 int64_t daemon_stopped_until_us(const struct fake_node *node); /* 0: it runs */
+bool daemon_is_well(const struct fake_node *node);
+struct fake_node *daemon_node(int number); /* NULL: it has gone */
 
 /* Workers: workers.c. */
 void worker_start(int number);
 void worker_kill(int number);
+void worker_close(int number); /* as a program that ends; it comes back */
 void worker_pause(int number, int64_t until_us);
 void workers_check(void); /* nobody believes to hold what the database has given away */
 bool workers_are_done(void);

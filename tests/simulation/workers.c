@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../unit/fake_scope.h"
 #include "leasehold.h"
 #include "simulation.h"
 
 #define JOBS 3
-#define LONG_US (300 * LH_US_PER_S) /* left to expire, it is there at the end */
+#define SETTLES_US (5 * LH_US_PER_S) /* after trouble: daemons are back, breakers closed */
+#define LONG_US (300 * LH_US_PER_S)  /* left to expire, it is there at the end */
 
 enum state { IDLE, WAITING, HOLDING, LOST, RELEASING };
 
@@ -20,12 +22,17 @@ struct job {
     int scopes[SCOPES];
     struct lh_uuid lease_key;
     enum lh_mode mode;
+    int32_t units;      /* of a shared lease */
+    char own_key[37];   /* until it was granted or ended; "": the library chooses one */
+    int64_t last_token; /* of its first lease */
+    int64_t granted_us;
+    bool is_from_trouble; /* it was asked for in trouble, which may have held it on its way */
     struct lh_request *request;
     struct lh_lease *leases[SCOPES];
     int64_t forced_at_us[SCOPES]; /* when its end by force was seen; 0: it was not */
     struct lh_timer timer;
     bool is_downgrading;
-    bool ends;
+    bool is_smaller; /* a downgrade was asked for: the database may have another token */
 };
 
 struct worker {
@@ -34,6 +41,8 @@ struct worker {
     struct lh_client *client; /* NULL: it was killed */
     struct lh_declared *declared;
     int64_t duration_us;
+    uint64_t life;
+    bool is_closing;
     struct job jobs[JOBS];
 };
 
@@ -45,13 +54,15 @@ static void act_later(struct job *job, int64_t delay_us)
     lh_timer_arm_at_us(&job->timer, lh_clock_us() + delay_us);
 }
 
+static enum lh_end_reason end_of(const struct fake_scope *scope, const struct job *job)
+{
+    return fake_end_reason(scope, &job->lease_key);
+}
+
 /* By an administrator, who cannot stop the holder: it hears of it at its next renewal. */
 static bool is_forced(const struct fake_scope *scope, const struct job *job)
 {
-    for (size_t i = 0; i < scope->end_count; i++)
-        if (memcmp(&scope->ends[i].lease_key, &job->lease_key, sizeof(job->lease_key)) == 0)
-            return scope->ends[i].reason == LH_END_FORCED;
-    return false;
+    return end_of(scope, job) == LH_END_FORCED;
 }
 
 /* A renewal that came before is answered yet; none that comes later. */
@@ -64,16 +75,47 @@ static void check_forced(struct job *job, int i)
                   job->scopes[i]);
 }
 
+/* Whatever is heard of it late. */
+static void check_one_token(struct job *job)
+{
+    int64_t token = job->leases[0] == NULL ? 0 : lh_lease_token(job->leases[0]);
+
+    if (token < job->last_token && token != 0)
+        fake_fail("the token of k%d goes back from %lld to %lld", job->scopes[0], (long long)job->last_token,
+                  (long long)token);
+    job->last_token = token;
+}
+
+/* Nor has it that of another scope of its request. */
+static void check_its_token(const struct job *job, const struct lh_lease *lease, const struct fake_scope *granted)
+{
+    if (lh_lease_token(lease) != granted->token && !job->is_smaller)
+        fake_fail("worker %d holds %s with the token %lld, and the database says %lld", job->worker->number,
+                  lh_lease_scope_key(lease), (long long)lh_lease_token(lease), (long long)granted->token);
+}
+
+/* Promise 3: each answer counts from before its question was sent. */
+static void check_deadline(const struct job *job, const struct lh_lease *lease, const struct fake_scope *granted)
+{
+    if (lh_lease_deadline_us(lease) > fake_deadline_us(granted))
+        fake_fail("worker %d believes to hold %s for %.3f s longer than the database", job->worker->number,
+                  lh_lease_scope_key(lease), (double)(lh_lease_deadline_us(lease) - fake_deadline_us(granted)) / 1e6);
+}
+
 static void check(struct job *job)
 {
+    check_one_token(job);
     for (int i = 0; i < job->count; i++) {
         struct fake_scope *scope = &sim.world.scopes[job->scopes[i]];
         const struct fake_scope *granted;
         if (job->leases[i] == NULL || !lh_lease_is_held(job->leases[i]))
             continue;
         granted = fake_lease(scope, &job->lease_key);
-        if (granted != NULL && granted->is_held)
+        if (granted != NULL && granted->is_held) {
+            check_its_token(job, job->leases[i], granted);
+            check_deadline(job, job->leases[i], granted);
             continue;
+        }
         if (is_forced(scope, job))
             check_forced(job, i);
         else
@@ -110,10 +152,42 @@ static void check_refusal(const struct job *job, enum lh_status status, const st
     case LH_UNAVAILABLE:
     case LH_CLOSED:
         return;
+    case LH_INTERNAL:
+        if (sim.has_failed)
+            return;
+        break;
+    case LH_HOOK_REJECTED:
+        if (sim.world.is_hooked)
+            return;
+        break;
     default:
-        fake_fail("worker %d was told %s for k%d: %s", job->worker->number, lh_status_name(status), job->scopes[0],
-                  error->message);
+        break;
     }
+    fake_fail("worker %d was told %s for k%d: %s", job->worker->number, lh_status_name(status), job->scopes[0],
+              error->message);
+}
+
+/* What was granted is there to be held, or its holder has been told that it is not. */
+static void check_time(const struct job *job)
+{
+    for (int i = 0; i < job->count; i++)
+        if (lh_lease_remaining_us(job->leases[i]) <= 0 && lh_lease_lost_reason(job->leases[i]) == 0)
+            fake_fail("worker %d was granted k%d when its time was over", job->worker->number, job->scopes[i]);
+}
+
+/*
+ * Nothing went wrong for so long that a renewal must have come through. The time of a lease counts from when its request
+ * was sent: little is left of one whose request was long on its way.
+ */
+static void check_loss(const struct job *job, enum lh_lost_reason reason)
+{
+    bool is_late = job->is_from_trouble && job->granted_us > sim.trouble_until_us;
+    int64_t quiet_us = sim.world.now_us - (is_late ? job->granted_us : sim.trouble_until_us);
+
+    if ((reason == LH_LOST_UNREACHABLE || reason == LH_LOST_EXPIRED) && !sim.world.is_hooked &&
+        quiet_us > 2 * job->worker->duration_us + SETTLES_US)
+        fake_fail("worker %d lost k%d for nothing: %s", job->worker->number, job->scopes[0],
+                  lh_lost_reason_name(reason));
 }
 
 static void check_token(const struct job *job, int i)
@@ -142,6 +216,8 @@ static void on_acquired_all(void *arg, enum lh_status status, struct lh_lease *c
         check_refusal(job, status, error);
         sim.seen.refusals++;
         job->state = IDLE;
+        if (status == LH_LEASE_ENDED)
+            job->own_key[0] = '\0';
         act_later(job, ms_below(500));
         return;
     }
@@ -151,10 +227,15 @@ static void on_acquired_all(void *arg, enum lh_status status, struct lh_lease *c
     lh_lease_key(leases[0], text);
     lh_uuid_parse(text, &job->lease_key);
     job->state = HOLDING;
+    job->own_key[0] = '\0';
+    job->last_token = 0;
+    job->granted_us = sim.world.now_us;
+    job->is_smaller = false;
+    check_time(job);
     check(job);
     for (int i = 0; i < job->count; i++)
         check_token(job, i);
-    act_later(job, chance(30) ? ms_below(8000) : ms_below(300));
+    act_later(job, chance(20) ? ms_below(8000) : ms_below(300));
 }
 
 static void on_acquired(void *arg, enum lh_status status, struct lh_lease *lease, const struct lh_error *error)
@@ -168,6 +249,7 @@ static void on_lost(void *arg, struct lh_lease *lease, enum lh_lost_reason reaso
 
     note(lh_lost_reason_name(reason), job->worker->number, job->scopes[0]);
     sim.seen.losses++;
+    check_loss(job, reason);
     sim.seen.forced += reason == LH_LOST_FORCED;
     if (lh_lease_is_held(lease))
         fake_fail("a lost lease of %s is held", lh_lease_scope_key(lease));
@@ -202,6 +284,8 @@ static void on_released(void *arg, enum lh_status status, const struct lh_error 
     note("released", job->worker->number, status);
     if (status != LH_OK)
         check_refusal(job, status, error);
+    if (status == LH_LOST && end_of(&sim.world.scopes[job->scopes[0]], job) == LH_END_RELEASED)
+        fake_fail("worker %d was told that k%d was lost, by its own release", job->worker->number, job->scopes[0]);
     job->request = NULL;
     let_go(job);
 }
@@ -221,53 +305,92 @@ static void on_downgraded(void *arg, enum lh_status status, const struct lh_erro
 /* Different ones, in any order. */
 static void choose_scopes(struct job *job)
 {
-    job->count = chance(20) ? SCOPES - below(2) : 1;
+    bool has_room = true;
+
+    job->count = chance(30) ? SCOPES - below(2) : 1;
     job->scopes[0] = below(SCOPES);
     for (int i = 1; i < job->count; i++)
         job->scopes[i] = (job->scopes[0] + i) % SCOPES;
+    for (int i = 0; i < job->count; i++)
+        has_room &= sim.world.scopes[job->scopes[i]].capacity != 1;
     job->mode = chance(30) ? LH_SHARED : LH_EXCLUSIVE;
+    job->units = job->mode == LH_EXCLUSIVE ? 0 : has_room && chance(30) ? 2 : 1;
+    if (job->count == 1 &&
+        chance(20)) { /* of several one may have ended, and the others are for the caller to release */
+        struct lh_uuid key = lh_uuid_random();
+        lh_uuid_format(&key, job->own_key);
+    }
 }
 
 static enum lh_status ask(struct job *job, struct lh_acquire_options *options, struct lh_error *error)
 {
     struct lh_acquire_scope scopes[SCOPES] = {{0}};
     char keys[SCOPES][8];
+    int64_t at_least_us = job->mode == LH_EXCLUSIVE && chance(15) ? 1 + ms_below(1500) : 0;
 
     for (int i = 0; i < job->count; i++) {
         snprintf(keys[i], sizeof(keys[i]), "k%d", job->scopes[i]);
-        scopes[i] = (struct lh_acquire_scope){
-            .declared = job->worker->declared, .key = keys[i], .mode = job->mode, .user = job};
+        scopes[i] = (struct lh_acquire_scope){.declared = job->worker->declared,
+                                              .key = keys[i],
+                                              .mode = job->mode,
+                                              .units = job->units,
+                                              .at_least_us = at_least_us,
+                                              .user = job};
     }
+    job->is_from_trouble = sim.world.now_us <= sim.trouble_until_us;
+    if (job->own_key[0] != '\0')
+        options->lease_key = job->own_key;
     if (job->count > 1)
         return lh_acquire_all_async(scopes, (size_t)job->count, options, on_acquired_all, job, &job->request, error);
     options->user = job;
     options->mode = job->mode;
+    options->units = job->units;
+    options->at_least_us = at_least_us;
     return lh_acquire_async(job->worker->declared, keys[0], options, on_acquired, job, &job->request, error);
 }
 
+static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
+{
+    const struct job *job = arg;
+
+    if (job->state != WAITING)
+        fake_fail("worker %d hears of a wait that is over", job->worker->number);
+}
+
+static void choose_wait(const struct job *job, struct lh_acquire_options *options)
+{
+    switch (sim.is_calm ? 3 : below(4)) {
+    case 0:
+        break;
+    case 1:
+        options->wait_us = ms_below(3000);
+        break;
+    case 2:
+        options->wait_while_alive = job->count == 1; /* the only wait that several do not have */
+        break;
+    default:
+        options->wait_us = LH_FOREVER;
+    }
+    if (job->count == 1 && (options->wait_us > 0 || options->wait_while_alive) && chance(20)) {
+        options->on_waiting = on_waiting; /* the answer is a stream */
+        options->on_waiting_arg = (void *)(uintptr_t)job;
+    }
+}
+
+/* With a key of its own it asks for the same until that has had a lease. */
 static void acquire(struct job *job)
 {
     struct lh_acquire_options options = {.timeout_us = LH_US_PER_S + ms_below(4000)};
     struct lh_error error;
 
-    choose_scopes(job);
-    switch (below(4)) {
-    case 0:
-        break;
-    case 1:
-        options.wait_us = ms_below(3000);
-        break;
-    case 2:
-        options.wait_while_alive = job->count == 1; /* the only wait that several do not have */
-        break;
-    default:
-        options.wait_us = LH_FOREVER;
-    }
+    if (job->own_key[0] == '\0')
+        choose_scopes(job);
+    choose_wait(job, &options);
     job->state = WAITING;
     note("acquires", job->worker->number, job->scopes[0] + 10 * job->count);
     if (ask(job, &options, &error) != LH_OK)
         fake_fail("worker %d may not ask for k%d: %s", job->worker->number, job->scopes[0], error.message);
-    if (chance(15))
+    if (!sim.is_calm && chance(15))
         act_later(job, ms_below(1000)); /* to give it up again */
 }
 
@@ -288,9 +411,11 @@ static void act(void *arg)
 {
     struct job *job = arg;
 
+    if (job->worker->is_closing)
+        return;
     switch (job->state) {
     case IDLE:
-        if (!sim.is_calm)
+        if (!sim.is_calm || job->own_key[0] != '\0')
             acquire(job);
         return;
     case WAITING:
@@ -303,6 +428,7 @@ static void act(void *arg)
         }
         if (job->mode == LH_EXCLUSIVE && job->count == 1 && chance(20)) {
             job->mode = LH_SHARED;
+            job->is_smaller = true;
             job->is_downgrading = lh_downgrade_async(job->leases[0], 1, NULL, on_downgraded, job, NULL, NULL) == LH_OK;
             act_later(job, ms_below(1000));
             return;
@@ -332,8 +458,8 @@ void worker_start(int number)
 
     if (worker->client != NULL)
         return;
-    *worker = (struct worker){.number = number};
-    if (sim.is_gentle && chance(50))
+    *worker = (struct worker){.number = number, .life = worker->life + 1};
+    if (sim.is_gentle && chance(70))
         declaration.duration_us = LONG_US;
     worker->duration_us = declaration.duration_us;
     process_start(&worker->process);
@@ -383,6 +509,34 @@ void worker_kill(int number)
     fake_at(&sim.world, sim.world.now_us + ms_below(3000), come_back, NULL, (uint64_t)number);
 }
 
+static void on_gone(struct fake_world *world, void *arg, uint64_t life)
+{
+    struct worker *worker = arg;
+
+    if (worker->client != NULL && worker->life == life)
+        worker_kill(worker->number);
+}
+
+/* Not under its own callback. */
+static void on_closed(void *arg)
+{
+    struct worker *worker = arg;
+
+    fake_at(&sim.world, sim.world.now_us, on_gone, worker, worker->life);
+}
+
+void worker_close(int number)
+{
+    struct worker *worker = &workers[number];
+
+    if (worker->client == NULL || worker->is_closing)
+        return;
+    note("worker closes", number, 0);
+    sim.seen.closes++;
+    worker->is_closing = true;
+    lh_client_close(worker->client, on_closed, worker);
+}
+
 void worker_pause(int number, int64_t until_us)
 {
     if (workers[number].client != NULL)
@@ -393,7 +547,7 @@ bool workers_are_done(void)
 {
     for (int w = 0; w < sim.workers; w++)
         for (int j = 0; j < JOBS && workers[w].client != NULL; j++)
-            if (workers[w].jobs[j].state != IDLE)
+            if (workers[w].jobs[j].state != IDLE || workers[w].jobs[j].own_key[0] != '\0')
                 return false;
     return true;
 }

@@ -88,6 +88,14 @@ select is(pg_temp.leave(:'c1', 'unknown', 15, false), 'ok false', 'nor of an unk
 select is((select count(*) from leasehold.scope where key = 'unknown'), 0::bigint, 'which gets no row');
 select is(pg_temp.ask(:'c1', 'q', 16), 'granted', 'the next is granted');
 
+-- its caller has the lease from another coordinator; then the first sending of its request comes here, and is cancelled
+select is(pg_temp.ask(:'c2', 'late', 23) || ' ' || pg_temp.ask(:'c1', 'late', 23), 'granted renewed', 'a late request renews the lease');
+select is(pg_temp.leave(:'c1', 'late', 23, false) || ' ' || pg_temp.leave(:'c2', 'late', 23, false), 'ok false ok false', 'both callers go');
+select is((select state from leasehold.scope where key = 'late'), 'held', 'and the lease stays: nobody knows who heard of it');
+select is(pg_temp.ask(:'c1', 'twice', 24) || ' ' || pg_temp.ask(:'c1', 'twice', 24), 'granted renewed', 'it is asked for again by the same coordinator');
+select is(pg_temp.leave(:'c1', 'twice', 24, false), 'ok false', 'its caller goes');
+select is((select state from leasehold.scope where key = 'twice'), 'free', 'and the lease is given back');
+
 -- leaving for a while
 select pg_temp.ask(:'c1', 'q', 17), pg_temp.ask(:'c1', 'q', 18);
 select ticket as ticket17 from leasehold.waiter where lease_key = t.key(17) \gset
@@ -106,6 +114,20 @@ select is(pg_temp.release(:'c1', 'q', 18), 'ok true', 'after 10 s its place is g
 select is(pg_temp.ask(:'c1', 'q', 19), 'granted', 'the one behind is granted');
 select is((select outcome || ' ' || token || ' ' || owner from leasehold_internal.leave_batch(:'c1', array['b'], array['q'], array[t.key(19)], array[true])),
           (select 'granted ' || token || ' ' || 'w19' from leasehold.scope where key = 'q'), 'one that was granted before it could go away is told its lease');
+
+-- a waiter that comes again waits as long as its daemon says now
+create function pg_temp.ask_for(p_coordinator uuid, p_key text, p_lease integer, p_wait interval) returns text language sql as $$
+  select outcome from leasehold_internal.acquire_batch(p_coordinator, null, array['b'], array[p_key], array[t.key(p_lease)], array['w' || p_lease], array['{}'],
+                                              array[30000000::bigint], array[true], array[leasehold_internal.to_us(p_wait)], array[0::bigint])
+$$;
+select pg_temp.ask(:'c1', 'again', 31), pg_temp.ask_for(:'c1', 'again', 32, '2 s'), pg_temp.ask_for(:'c1', 'again', 33, '1 min');
+update leasehold.waiter set wait_until = clock_timestamp() - interval '1 s' where lease_key = t.key(32);
+select is(pg_temp.ask_for(:'c1', 'again', 32, '1 min'), 'queued', 'it comes again, for longer');
+select t.is_near((select wait_until from leasehold.waiter where lease_key = t.key(32)), clock_timestamp() + interval '1 min', 'and waits for longer', '3 s');
+select length(pg_temp.release(:'c1', 'again', 31));
+select is(pg_temp.ask_for(:'c1', 'again', 32, '1 min') || ' ' || pg_temp.ask_for(:'c1', 'again', 33, '1 min'), 'queued granted', 'at a new place, behind who has waited');
+select length(pg_temp.release(:'c1', 'again', 33));
+select is(pg_temp.ask(:'c1', 'again', 34) || ' ' || pg_temp.ask_for(:'c1', 'again', 32, '1 min'), 'queued granted', 'and is not forgotten');
 
 -- a coordinator that is dead is skipped
 select pg_temp.ask(:'c2', 'd', 20), pg_temp.ask(:'c1', 'd', 21), pg_temp.ask(:'c2', 'd', 22);

@@ -115,7 +115,8 @@ select leasehold.set_life_source('wal');
 select cmp_ok(pg_temp.token(), '>', :lost::bigint, 'back to wal with a jump');
 select matches(pg_temp.source(), '^wal: timeline ', 'it is wal again');
 
--- engine
+-- engine: nothing of the server's own is asked
+call pg_temp.hide(array['pg_control_system()', 'pg_walfile_name(pg_lsn)', 'pg_current_wal_lsn()', 'pg_postmaster_start_time()']);
 create schema engine;
 grant usage, create on schema engine to leasehold_owner;
 create table engine.state (life bigint, words text);
@@ -162,8 +163,11 @@ end $$;
 select pg_temp.story('engine.life()', 'update engine.state set life = 8', 7);
 select pg_temp.story('engine.words()', $$update engine.state set words = 'b'$$, 0);
 select is((select not is_same from leasehold_internal.core_life()), true, 'the extension leaves an engine''s life to SQL');
+insert into leasehold.guard_session (pid, transaction, seen_at) values (1, 'gone', now());
+select lives_ok('select leasehold_internal.end_long_guards(''1 hour'')', 'and guards are looked after');
 update engine.state set words = null;
 select matches((pg_temp.hidden('select leasehold_internal.server_identity()'))[2], 'must return a text or a bigint of at least 1, and returned null', 'no answer is an error');
+grant execute on function pg_control_system(), pg_walfile_name(pg_lsn), pg_current_wal_lsn(), pg_postmaster_start_time() to public;
 select leasehold.set_life_source('epoch');
 update engine.state set life = 0;
 select matches(t.message_of($$select leasehold.set_life_source('engine', 'engine.life()')$$), 'must return a text or a bigint of at least 1, and returned 0', 'and a number below 1 is refused');

@@ -166,6 +166,24 @@ select is(pg_temp.batch(array['k3'], array[12]), 'elsewhere key', 'an expired le
 select is(pg_temp.stands('k3'), 'held 11', '');
 select is(pg_temp.pass('db/7', 11, 12), 'release ok, acquire granted', 'a slot that is still here is handed over');
 
+-- Daemons that have not read yet that a key went away: its leases live on in its new database, so nobody here says that they are lost.
+create function pg_temp.beat(p_namespaces text[], p_keys text[], p_leases integer[]) returns text language sql as $$
+  select string_agg(b.outcome || coalesce(' ' || b.end_reason, ''), ', ' order by b.n)
+    from leasehold_internal.heartbeat_batch(p_namespaces, p_keys, array(select t.key(l) from unnest(p_leases) with ordinality u (l, n) order by n)) b
+$$;
+create function pg_temp.end(p_namespaces text[], p_keys text[], p_leases integer[]) returns text language sql as $$
+  select string_agg(b.outcome || coalesce(' ' || b.end_reason, ''), ', ' order by b.n)
+    from leasehold_internal.release_batch(
+           t.key(901), p_namespaces, p_keys, array(select t.key(l) from unnest(p_leases) with ordinality u (l, n) order by n),
+           array_fill(false, array[cardinality(p_keys)]), array_fill(null::text, array[cardinality(p_keys)])) b
+$$;
+select is(pg_temp.beat(array[ns], array[key], array[lease]), outcome, format('a renewal of %s of %s by %s', key, ns, lease))
+  from (values ('s', 'k1', 98, 'busy'), ('s', 'k', 98, 'busy'), ('s.x', 'k1', 98, 'busy'), ('s', 'k1', 11, 'lost released'), ('sx', 'k-none', 98, 'lost unknown'),
+               ('s', 'db/7', 98, 'lost unknown'), ('s', 'db/7', 11, 'lost released'), ('s', 'db/7', 12, 'ok')) v (ns, key, lease, outcome);
+select is(pg_temp.beat('{s,s,sx,s,s}', '{k1,db/7,k-none,k1,db/7}', '{98,12,98,11,98}'), 'busy, ok, lost unknown, lost released, lost unknown', 'and several');
+select is(pg_temp.end('{s,sx,s,s}', '{k1,k-none,k1,db/7}', '{98,98,11,98}'), 'busy, lost unknown, lost released, lost unknown', 'releases');
+select is((select d.outcome from leasehold_internal.downgrade_one(t.key(901), null, 's', 'k1', t.key(98), 1) d), 'busy', 'a downgrade');
+
 -- Requests for several scopes that wait.
 select pg_temp.take('k1', 1), pg_temp.take('k2', 1);
 select is(pg_temp.batch(array['k1'], array[14]), 'granted', '');
@@ -217,6 +235,10 @@ select leasehold.reset_policy('s');
 select is(pg_temp.batch(array['k1'], array[23]), 'elsewhere key', 'a policy that is reset does not bring keys');
 delete from leasehold.policy where namespace = 's';
 select is(pg_temp.batch(array['k1'], array[23]), 'elsewhere key', 'nor one that is deleted');
+select is(t.message_of(format('select leasehold.set_schedule(%L, ''* * * * *'')', name)),
+          format('invalid_argument: name must be in one database, as a schedule and its ticks are: %s is spread', name), 'a schedule at or below it: ' || name)
+  from (values ('s'), ('s.nightly')) v (name);
+select is((leasehold.set_schedule('sx', '* * * * *')).name, 'sx', 'and one beside it');
 select is((select count(*) from leasehold.spread where changed_at > now() - interval '1 hour'), 2::bigint, 'when it was claimed');
 delete from leasehold.spread;
 select is(pg_temp.batch(array['k1'], array[23]), 'granted', 'without its row all keys are here again');

@@ -152,6 +152,7 @@ static void grant_all(const struct together *all)
             own->heartbeat_at_us = world->now_us;
             own->heartbeats++;
             own->duration_us = item->terms.duration_us;
+            own->has_moved |= own->granted_by != all->node->index;
             own->granted_by = all->node->index;
         }
         tell(all, i);

@@ -4,6 +4,7 @@
 
 #define REAPED_MAX 200
 #define HOLDERS_MAX 10
+#define UNKNOWN_US (10 * LH_US_PER_S)
 
 static void remove_rows_of(struct fake_world *world, int index)
 {
@@ -30,10 +31,13 @@ void fake_unregister(struct fake_node *node)
         fake_wake_head(world, node->index, &world->scopes[s]);
 }
 
-static size_t slow_poll(struct fake_node *node, struct lh_wake *wakes)
+/* Nobody is woken at a coordinator that was taken for dead: this alone finds it when it lives again. */
+static size_t slow_poll(struct fake_node *node, bool was_live, struct lh_wake *wakes)
 {
     size_t n = 0;
-    for (int s = 0; s < FAKE_SCOPES && node->world->slow_poll_helps; s++) {
+    if (was_live && !node->world->slow_poll_helps)
+        return 0;
+    for (int s = 0; s < FAKE_SCOPES; s++) {
         struct fake_scope *scope = &node->world->scopes[s];
         const struct fake_row *head = fake_head(node->world, scope);
         if (head != NULL && head->node == node->index && fake_has_room(node->world, scope, head->units) &&
@@ -46,6 +50,7 @@ static size_t slow_poll(struct fake_node *node, struct lh_wake *wakes)
 static void answer_tick(struct fake_node *node, const struct fake_control *control)
 {
     struct fake_world *world = node->world;
+    bool was_live = fake_is_live(world, node->index);
     struct lh_error refusal = {.status = LH_ACCESS_DENIED, .message = "permission denied for function"};
     struct lh_wake wakes[FAKE_SCOPES];
     struct lh_tick_answer answer = {.database_now_us = world->now_us + world->clock_offset_us, .wakes = wakes};
@@ -59,7 +64,7 @@ static void answer_tick(struct fake_node *node, const struct fake_control *contr
     answer.access_version = world->access_version;
     if (node->is_registered)
         node->seen_at_us = world->now_us;
-    answer.wake_count = control->kind == 0 ? 0 : slow_poll(node, wakes);
+    answer.wake_count = control->kind == 0 ? 0 : slow_poll(node, was_live, wakes);
     control->on_done.tick(control->arg, LH_OK, NULL, &answer);
 }
 
@@ -114,9 +119,25 @@ static void answer_reap(struct fake_node *node, const struct fake_control *contr
         for (size_t i = 0; i < scope->share_count;)
             i += !reap(node, scope, &scope->shares[i], &answer, leases, &strings);
     }
-    answer.wake_count = slow_poll(node, wakes);
+    answer.wake_count = slow_poll(node, true, wakes);
     control->on_done.reap(control->arg, LH_OK, NULL, &answer);
     lh_arena_finish(&strings);
+}
+
+/* It asks for its first waiter first: those of its rows before that are old belong to nobody. */
+static void remove_unknown_rows(const struct fake_node *node, struct fake_scope *scope, int64_t first_ticket)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < scope->row_count; i++) {
+        const struct fake_row *row = &scope->rows[i];
+        bool is_unknown = row->node == node->index && row->away_until_us == 0 &&
+                          (first_ticket == 0 || row->ticket < first_ticket) &&
+                          node->world->now_us - row->enqueued_at_us > UNKNOWN_US;
+        if (!is_unknown)
+            scope->rows[kept++] = *row;
+    }
+    scope->row_count = kept;
 }
 
 static void pass_on(struct fake_node *node, const struct fake_control *control)
@@ -124,6 +145,8 @@ static void pass_on(struct fake_node *node, const struct fake_control *control)
     struct fake_world *world = node->world;
     struct fake_scope *scope = fake_scope(world, control->ns, control->key);
     world->passed_on++;
+    if (!scope->is_held)
+        remove_unknown_rows(node, scope, control->first_ticket);
     bool is_ours = fake_wake_head(world, node->index, scope);
     control->on_done.store(control->arg, LH_OK, NULL);
     if (is_ours) {
@@ -148,6 +171,24 @@ static void answer_holders(struct fake_node *node, const struct fake_control *co
     lh_arena_finish(&strings);
 }
 
+static void answer_get(struct fake_node *node, const struct fake_control *control)
+{
+    struct fake_world *world = node->world;
+    struct fake_scope *scope = fake_scope(world, control->ns, control->key);
+    const struct fake_scope *oldest = fake_oldest(scope);
+    struct lh_scope_answer answer = {.is_held = oldest != NULL,
+                                     .holder_count = fake_holder_count(scope),
+                                     .units_free = fake_units_free(world, scope),
+                                     .waiters = (int32_t)scope->row_count,
+                                     .rests_in_us = fake_rests_in_us(world, scope)};
+    struct lh_arena strings = {0};
+
+    if (oldest != NULL)
+        fake_fill_lease(world, oldest, &strings, &answer.lease);
+    control->on_done.get(control->arg, LH_OK, NULL, &answer);
+    lh_arena_finish(&strings);
+}
+
 void fake_answer_control(struct fake_node *node, const struct fake_control *control, enum lh_status status)
 {
     struct lh_error error;
@@ -158,8 +199,10 @@ void fake_answer_control(struct fake_node *node, const struct fake_control *cont
             pass_on(node, control);
         else if (control->kind == 3)
             answer_reap(node, control);
-        else
+        else if (control->kind == 4)
             answer_holders(node, control);
+        else
+            answer_get(node, control);
         return;
     }
     lh_error_set(&error, status, "control is gone");
@@ -169,6 +212,8 @@ void fake_answer_control(struct fake_node *node, const struct fake_control *cont
         control->on_done.store(control->arg, status, &error);
     else if (control->kind == 3)
         control->on_done.reap(control->arg, status, &error, NULL);
-    else
+    else if (control->kind == 4)
         control->on_done.list(control->arg, status, &error, NULL);
+    else
+        control->on_done.get(control->arg, status, &error, NULL);
 }

@@ -1,6 +1,7 @@
 /* A batch's way: sent, executed when it has reached the database, answered when the reply has come back. */
 #include "fake_lanes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "fake_rules.h"
@@ -68,6 +69,76 @@ static void scope_of(const void *item, const char **ns, const char **key)
     *key = names->key;
 }
 
+static bool is_reply_lost(struct fake_world *world, const struct fake_batch *batch)
+{
+    return world->reply_loss_percent > 0 && !batch->is_on_hook_lane &&
+           fake_below(world, 100) < world->reply_loss_percent;
+}
+
+/* Acquires of a connection that was given up: the session at the database goes on with them. */
+struct late {
+    struct fake_node *node;
+    struct fake_batch batch; /* its items are copies */
+};
+
+static struct lh_acquire_item *copy_item(const struct lh_acquire_item *item, struct lh_arena *strings)
+{
+    struct lh_acquire_item *copy = lh_arena_alloc(strings, sizeof(*copy));
+
+    *copy = *item;
+    copy->ns = lh_arena_strdup(strings, item->ns);
+    copy->key = lh_arena_strdup(strings, item->key);
+    copy->terms.owner = lh_arena_strdup(strings, item->terms.owner);
+    copy->terms.principal = lh_arena_strdup(strings, item->terms.principal);
+    copy->terms.labels = lh_arena_strdup(strings, item->terms.labels);
+    return copy;
+}
+
+/* No renewal comes late: it would make the lease this node's, whose leave ends it then. */
+static void leave_out_renewals(struct fake_world *world, struct fake_batch *batch)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < batch->n; i++) {
+        const struct lh_acquire_item *item = batch->items[i];
+        if (fake_lease(fake_scope(world, item->ns, item->key), &item->lease_key) == NULL)
+            batch->items[kept++] = batch->items[i];
+    }
+    batch->n = batch->kind == 6 && kept < batch->n ? 0 : kept;
+}
+
+static void on_late(struct fake_world *world, void *arg, uint64_t n)
+{
+    struct late *late = arg;
+
+    leave_out_renewals(world, &late->batch);
+    world->is_late = true;
+    if (late->batch.n > 0)
+        fake_execute(late->node, &late->batch);
+    world->is_late = false;
+    lh_arena_finish(&late->batch.strings);
+    free(late);
+}
+
+static void execute_later(struct fake_node *node, const struct fake_batch *batch)
+{
+    struct fake_world *world = node->world;
+    struct late *late = lh_alloc_zero(1, sizeof(*late));
+
+    late->node = node;
+    late->batch = (struct fake_batch){.kind = batch->kind, .n = batch->n};
+    late->batch.items = lh_arena_alloc(&late->batch.strings, batch->n * sizeof(batch->items[0]));
+    for (size_t i = 0; i < batch->n; i++)
+        late->batch.items[i] = copy_item(batch->items[i], &late->batch.strings);
+    fake_at(world, world->now_us + (1 + fake_below(world, 5000)) * LH_US_PER_MS, on_late, late, 0);
+}
+
+static bool is_for_later(struct fake_world *world, const struct fake_batch *batch)
+{
+    return world->late_commit_percent > 0 && world->fail_with == LH_OK && !batch->is_on_hook_lane &&
+           (batch->kind == 0 || batch->kind == 6) && fake_below(world, 100) < world->late_commit_percent;
+}
+
 static void on_execute(struct fake_world *world, void *arg, uint64_t n)
 {
     struct fake_node *node = arg;
@@ -75,9 +146,14 @@ static void on_execute(struct fake_world *world, void *arg, uint64_t n)
     if (node->is_gone || lane->batch.serial != n / FAKE_ALL_LANES || lane->batch.kind < 0)
         return;
     lane->is_broken = lane->batch.is_on_hook_lane && fake_below(world, 100) < world->hook_break_percent;
+    if (is_for_later(world, &lane->batch)) {
+        execute_later(node, &lane->batch);
+        lane->is_broken = true;
+    }
     if (world->fail_with == LH_OK && (!lane->is_broken || lane->batch.kind == 4))
         fake_execute(node, &lane->batch);
     lane->batch.is_executed = true;
+    lane->is_broken |= is_reply_lost(world, &lane->batch);
     lane->batch.status = world->fail_with;
     int64_t hook_us = 0;
     const char *ns, *key;

@@ -29,6 +29,7 @@ struct fake_scope *fake_grant(struct fake_node *node, struct fake_scope *scope, 
     fake_remove_row(scope, &item->lease_key);
     snprintf(share.key, sizeof(share.key), "%s", scope->key);
     lease->granted_by = node->index;
+    lease->has_moved = false;
     lease->is_held = true;
     lease->is_manual = scope->is_manual;
     lease->lease_key = item->lease_key;
@@ -60,16 +61,23 @@ void fake_enqueue(struct fake_node *node, struct fake_scope *scope, const struct
     struct fake_world *world = node->world;
     struct fake_row *row = fake_find_row(scope, &item->lease_key);
     int64_t until_us = item->wait_us == LH_NEVER ? -1 : world->now_us + item->wait_us;
-    if (row == NULL) {
-        fake_insert_row(
-            world, scope,
-            (struct fake_row){item->lease_key, item->units, item->ticket, node->index, 0, until_us, together});
+    bool is_over = row != NULL && row->wait_until_us >= 0 && row->wait_until_us <= world->now_us;
+    if (is_over)
+        fake_remove_row(scope, &item->lease_key);
+    if (row == NULL || is_over) {
+        fake_insert_row(world, scope,
+                        (struct fake_row){.lease_key = item->lease_key,
+                                          .units = item->units,
+                                          .ticket = is_over ? 0 : item->ticket,
+                                          .node = node->index,
+                                          .wait_until_us = until_us,
+                                          .together = together});
         return;
     }
     row->node = node->index;
     row->away_until_us = 0;
-    if (row->wait_until_us < 0 || (until_us >= 0 && until_us < row->wait_until_us))
-        row->wait_until_us = until_us; /* a repeat never lengthens a wait */
+    row->wait_until_us = until_us;
+    row->is_late = world->is_late;
 }
 
 /* Nothing is done, and so nothing is done for who came later in this batch. */
@@ -183,6 +191,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
     if (own != NULL) {
         own->heartbeat_at_us = world->now_us;
         own->duration_us = item->terms.duration_us;
+        own->has_moved |= own->granted_by != node->index;
         own->granted_by = node->index;
         own->heartbeats++;
         item->outcome = LH_ACQUIRE_RENEWED;
@@ -307,8 +316,8 @@ static void leave(struct fake_node *node, struct fake_scope *scope, struct lh_le
     struct fake_world *world = node->world;
     struct fake_scope *own = fake_lease(scope, &item->lease_key);
     const struct fake_scope *shown;
-    if (own != NULL && own->granted_by != node->index)
-        own = NULL; /* it came back elsewhere */
+    if (own != NULL && (own->granted_by != node->index || own->has_moved))
+        own = NULL; /* its caller has asked elsewhere, too */
     struct fake_row *row = fake_find_row(scope, &item->lease_key);
     if (row != NULL && row->node != node->index)
         row = NULL; /* it waits elsewhere by now */

@@ -182,6 +182,8 @@ struct fake_row *fake_insert_row(struct fake_world *world, struct fake_scope *sc
 {
     if (new_row.ticket == 0)
         new_row.ticket = ++world->next_ticket;
+    new_row.enqueued_at_us = world->now_us;
+    new_row.is_late = world->is_late;
     scope->rows = lh_realloc(scope->rows, scope->row_count + 1, sizeof(scope->rows[0]));
     size_t place = scope->row_count;
     while (place > 0 && scope->rows[place - 1].ticket > new_row.ticket)
@@ -194,7 +196,8 @@ struct fake_row *fake_insert_row(struct fake_world *world, struct fake_scope *sc
 
 void fake_row_add(struct fake_world *world, int scope, struct lh_uuid lease_key, int node)
 {
-    fake_insert_row(world, &world->scopes[scope], (struct fake_row){lease_key, 0, 0, node, 0, -1, 0});
+    fake_insert_row(world, &world->scopes[scope],
+                    (struct fake_row){.lease_key = lease_key, .node = node, .wait_until_us = -1});
 }
 
 enum lh_end_reason fake_end_reason(const struct fake_scope *scope, const struct lh_uuid *lease_key)

@@ -105,7 +105,10 @@ static void store_look_elsewhere(struct lh_store *store)
 
 static enum lh_status store_pass_on(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg)
 {
-    return add_control(store, (struct fake_control){.kind = 2, .on_done.store = on_done, .arg = arg}, wake);
+    return add_control(
+        store,
+        (struct fake_control){.kind = 2, .on_done.store = on_done, .arg = arg, .first_ticket = wake->first_ticket},
+        wake);
 }
 
 static enum lh_status store_reap(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
@@ -121,6 +124,13 @@ static enum lh_status store_holders(struct lh_store *store, const char *ns, cons
 {
     struct lh_wake scope = {ns, key, 0};
     return add_control(store, (struct fake_control){.kind = 4, .on_done.list = on_done, .arg = arg}, &scope);
+}
+
+static enum lh_status store_get(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done,
+                                void *arg)
+{
+    struct lh_wake scope = {ns, key, 0};
+    return add_control(store, (struct fake_control){.kind = 5, .on_done.get = on_done, .arg = arg}, &scope);
 }
 
 /* --- life --- */
@@ -211,6 +221,7 @@ static const struct lh_store_ops store_ops = {
     .pass_on = store_pass_on,
     .reap = store_reap,
     .holders = store_holders,
+    .get = store_get,
     .is_connected = store_is_connected,
     .server = store_server,
 };
@@ -337,4 +348,6 @@ void fake_notify(struct fake_world *world, int index, const struct fake_scope *s
     if (fake_below(world, 100) < world->notify_loss_percent)
         return;
     fake_at(world, world->now_us + fake_delay_us(world), on_notified, node, (uint64_t)(scope - world->scopes));
+    if (world->notify_twice_percent > 0 && fake_below(world, 100) < world->notify_twice_percent)
+        fake_at(world, world->now_us + fake_delay_us(world), on_notified, node, (uint64_t)(scope - world->scopes));
 }

@@ -36,6 +36,8 @@ struct fake_row {
     int64_t away_until_us;
     int64_t wait_until_us;
     uint64_t together; /* its scopes, a bit for each, where there are several; 0: this one alone */
+    int64_t enqueued_at_us;
+    bool is_late; /* written by a batch whose connection had been given up: its node may not know it */
 };
 
 struct fake_end {
@@ -57,6 +59,7 @@ struct fake_scope {
     size_t share_count;
     int32_t capacity; /* 0: none */
     int granted_by;   /* the node */
+    bool has_moved;   /* two have granted or renewed it: neither may take it back */
     int64_t token;
     char owner[32];
     char principal[32];
@@ -72,6 +75,7 @@ struct fake_scope {
     size_t end_count;
     int64_t stalled_since_us; /* free, with a live first waiter that could be asked; -1: not so */
     bool stalled_while_held;
+    bool stalled_while_late; /* its first waiter's row is */
     bool is_frozen;
     bool is_elsewhere;
     int64_t claimed_until_us; /* by a reaper, for its hook */
@@ -105,16 +109,18 @@ struct fake_lane {
 };
 
 struct fake_control {
-    int kind; /* 0 enroll, 1 tick, 2 pass_on, 3 reap, 4 holders */
+    int kind; /* 0 enroll, 1 tick, 2 pass_on, 3 reap, 4 holders, 5 get */
     union {
         lh_tick_cb *tick;
         lh_store_cb *store;
         lh_reap_pass_cb *reap;
         lh_list_cb *list;
+        lh_scope_cb *get;
     } on_done;
     void *arg;
     char ns[32];
     char key[32];
+    int64_t first_ticket; /* of pass_on */
 };
 
 struct fake_node {
@@ -186,6 +192,10 @@ struct fake_world {
     int64_t max_delay_us;
     size_t worth_a_batch; /* 3 */
     int notify_loss_percent;
+    int notify_twice_percent;
+    int late_commit_percent; /* of batches of acquires: their connection is lost, and seconds later they are executed */
+    bool is_late;            /* the batch that is being executed */
+    int reply_loss_percent;  /* of batches but on hook lanes: executed, and the connection is lost with the answer */
     bool refuses_coordinators; /* an enrolment fails */
     bool refuses_ticks;
     unsigned looks_elsewhere;  /* how often it was told to look at other servers */
@@ -254,6 +264,10 @@ struct fake_scope *fake_lease(struct fake_scope *scope, const struct lh_uuid *le
 void fake_set_capacity(struct fake_world *world, struct fake_scope *scope, int32_t capacity); /* 0: none */
 const struct fake_row *fake_head(const struct fake_world *world, const struct fake_scope *scope);
 bool fake_node_is_healthy(const struct fake_node *node);
+/* Fails where a scope is free, or has room, for long, and the coordinator of its first waiter is well. `strict_us`: there is no
+ * poll, and what ends is known after that time; 0: there is one. */
+void fake_check_stalls(struct fake_world *world, int scopes, int64_t strict_us,
+                       bool (*is_well)(const struct fake_node *node));
 /* `lease` is the scope itself, or one of its shares. */
 void fake_end(struct fake_world *world, struct fake_scope *scope, struct fake_scope *lease, enum lh_end_reason reason);
 void fake_end_lease(struct fake_world *world, struct fake_scope *scope, enum lh_end_reason reason); /* exclusive */

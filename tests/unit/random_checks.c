@@ -1,87 +1,12 @@
 /* What is checked at the steps of a random history: nobody is forgotten, neither who waits nor who holds. */
 #include "random_history.h"
 
-#define STALL_US (3 * LH_US_PER_S)
 #define STRICT_STALL_US (300 * LH_US_PER_MS)
 #define SETTLED_US (500 * LH_US_PER_MS)
 
-static bool has_expired(const struct fake_scope *scope)
-{
-    for (size_t i = 0; i < scope->share_count; i++) {
-        if (t.world.now_us >= fake_deadline_us(&scope->shares[i]) + FAKE_GRACE_US)
-            return true;
-    }
-    return false;
-}
-
-/*
- * What the slow poll alone finds. Behind a shared holder one gets the turn when the wait of the row before it has
- * passed, though that waits on with a repeat. And one that can never fit is asked for when a lease ends.
- */
-static bool is_for_the_poll(const struct fake_scope *scope, const struct fake_row *head)
-{
-    if (scope->capacity > 0 && head->units > scope->capacity)
-        return true;
-    for (const struct fake_row *row = scope->rows; row < head; row++) {
-        if (row->wait_until_us >= 0 && row->wait_until_us <= t.world.now_us && scope->share_count > 0)
-            return true;
-    }
-    return false;
-}
-
-/* Of several scopes: it stands first in each, and is in the way of nobody but those that are free too. */
-static bool could_go(const struct fake_row *row)
-{
-    for (int s = 0; s < SCOPES; s++) {
-        const struct fake_scope *scope = &t.world.scopes[s];
-        const struct fake_row *head = fake_head(&t.world, scope);
-        if ((row->together & (UINT64_C(1) << s)) == 0)
-            continue;
-        if (head == NULL || head->ticket != row->ticket || !fake_has_room(&t.world, scope, head->units) ||
-            scope->rests_until_us > t.world.now_us || scope->busy_until_us > t.world.now_us ||
-            (t.is_strict && is_for_the_poll(scope, head)))
-            return false;
-    }
-    return true;
-}
-
-/* In this scope, or in another of those that its first waiter is for. */
-static bool is_one_held(int s, const struct fake_row *head)
-{
-    for (int k = 0; k < SCOPES; k++) {
-        const struct fake_scope *scope = &t.world.scopes[k];
-        bool is_meant = k == s || (head != NULL && (head->together & (UINT64_C(1) << k)) != 0);
-        if (is_meant && (scope->is_held || has_expired(scope)))
-            return true;
-    }
-    return false;
-}
-
-/* A scope that is free, or has room, with a first waiter whose coordinator is well, does not stay so. */
 void check_stalls(void)
 {
-    for (int s = 0; s < SCOPES; s++) {
-        struct fake_scope *scope = &t.world.scopes[s];
-        const struct fake_row *head = fake_head(&t.world, scope);
-        bool is_free =
-            head != NULL && fake_has_room(&t.world, scope, head->units) && scope->rests_until_us <= t.world.now_us;
-        bool is_stalled = is_free && could_go(head) && !(t.is_strict && is_for_the_poll(scope, head)) &&
-                          scope->busy_until_us <= t.world.now_us && t.world.fail_with == LH_OK &&
-                          fake_node_is_healthy(t.world.nodes[head->node]);
-        /* Without a net only a release is told at once; an expiry may have to wait for the reaper. */
-        bool is_held = is_one_held(s, head);
-        int64_t limit_us = t.is_strict && !is_held ? STRICT_STALL_US : STALL_US;
-        if (!is_stalled || is_held != scope->stalled_while_held)
-            scope->stalled_since_us = -1;
-        else if (scope->stalled_since_us < 0)
-            scope->stalled_since_us = t.world.now_us;
-        else if (t.world.now_us - scope->stalled_since_us > limit_us)
-            fake_fail("k%d is free since %lld us and its first waiter is not granted: key %d ticket %lld of node %d, "
-                      "%d units; %zu share it, capacity %d",
-                      s, (long long)(t.world.now_us - scope->stalled_since_us), head->lease_key.bytes[0],
-                      (long long)head->ticket, head->node, (int)head->units, scope->share_count, (int)scope->capacity);
-        scope->stalled_while_held = is_held;
-    }
+    fake_check_stalls(&t.world, SCOPES, t.is_strict ? STRICT_STALL_US : 0, fake_node_is_healthy);
 }
 
 void note_health(void)
@@ -156,7 +81,7 @@ static void check_owner(int s, const struct fake_scope *lease)
 {
     bool has_owner = false;
 
-    if (!lease->is_held || lease->acquired_at_us > t.world.now_us - SETTLED_US ||
+    if (!lease->is_held || lease->has_moved || lease->acquired_at_us > t.world.now_us - SETTLED_US ||
         !is_settled(t.world.nodes[lease->granted_by], &t.world.scopes[s]) || find_hold(s, &lease->lease_key) != NULL)
         return;
     for (int i = 0; i < t.call_count && !has_owner; i++) {

@@ -180,6 +180,16 @@ START_TEST(a_release_knows_its_own_work)
     WAIT_FOR(answer.done == 1);
     ck_assert_int_eq(answer.status, LH_LOST); /* this request had no failure to tell of */
     lh_lease_destroy(lease);
+    lease = held("e");
+    unsigned calls = fake.calls[FAKE_RELEASE];
+    fake.release = LEASEHOLD__V1__OUTCOME__OUTCOME_RETRY;
+    release(lease, &answer);
+    WAIT_FOR(fake.calls[FAKE_RELEASE] > calls);
+    fake.release = LEASEHOLD__V1__OUTCOME__OUTCOME_LOST;
+    fake.end_reason = LEASEHOLD__V1__END_REASON__END_REASON_RELEASED;
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_OK); /* a server that lost its database's answer says RETRY */
+    lh_lease_destroy(lease);
 }
 END_TEST
 

@@ -12,6 +12,7 @@
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "config/settings.h"
 
 struct lh_settings settings;
@@ -337,7 +338,7 @@ START_TEST(a_reload_changes_what_may_change_and_tells_the_rest)
 }
 END_TEST
 
-static char *print(void (*printer)(const struct lh_settings *printed, FILE *out))
+char *print_config(void (*printer)(const struct lh_settings *printed, FILE *out))
 {
     char *text = NULL;
     size_t size;
@@ -353,54 +354,18 @@ static void print_example(const struct lh_settings *unused, FILE *out)
     lh_settings_print_example(out);
 }
 
-START_TEST(several_databases_have_a_section_each)
-{
-    static const char text[] = "[leasehold]\nlanes = 2\n"
-                               "[database eu]\ndatabase = host=a\n  password=secret\nnamespaces = x, y.z,\n  w\n"
-                               "[database us-1]\ndatabase = host=b\ndefault = yes\nspread = s\n"
-                               "[database us-2]\ndatabase = host=c\nspread = s, t\n";
-    struct lh_settings other;
-    char *shown;
-
-    ck_assert_msg(load_config_file(text), "%s", config_errors.text);
-    ck_assert_ptr_null(settings.database);
-    ck_assert_ptr_null(settings.embedded);
-    ck_assert_uint_eq(settings.database_count, 3);
-    ck_assert_str_eq(settings.databases[0].name, "eu");
-    ck_assert_str_eq(settings.databases[0].database, "host=a password=secret");
-    ck_assert_uint_eq(settings.databases[0].namespaces.count, 3);
-    ck_assert_str_eq(settings.databases[0].namespaces.items[2], "w");
-    ck_assert(!settings.databases[0].is_default);
-    ck_assert(settings.databases[1].is_default);
-    ck_assert_str_eq(settings.databases[2].spread.items[1], "t");
-    shown = print(lh_settings_print_effective);
-    ck_assert_ptr_nonnull(strstr(shown, "[database eu]\ndatabase = host=a password=***\nnamespaces = x, y.z, w\n"));
-    other = settings;
-    lh_settings_init(&settings);
-    ck_assert_msg(load_config_file(shown), "%s", config_errors.text);
-    ck_assert(!lh_databases_are_equal(&settings, &other)); /* by the password */
-    free(settings.databases[0].database);
-    settings.databases[0].database = strdup("host=a password=secret");
-    ck_assert(lh_databases_are_equal(&settings, &other));
-    settings.databases[2].spread.items[1][0] = 'u';
-    ck_assert(!lh_databases_are_equal(&settings, &other));
-    lh_settings_finish(&other);
-    free(shown);
-}
-END_TEST
-
 START_TEST(what_check_prints_reads_back_as_the_same)
 {
     char *first, *second;
 
     ck_assert(load_config(3, "--listen=127.0.0.1:1,[::1]:2", "--max-block=1500ms", "--database=host=db"));
-    first = print(lh_settings_print_effective);
+    first = print_config(lh_settings_print_effective);
     lh_settings_finish(&settings);
     lh_settings_init(&settings);
     ck_assert_msg(load_config_file(first), "%s", config_errors.text);
     ck_assert_int_eq(settings.max_block_us, 1500 * LH_US_PER_MS);
     ck_assert_uint_eq(settings.listen.count, 2);
-    second = print(lh_settings_print_effective);
+    second = print_config(lh_settings_print_effective);
     ck_assert_ptr_nonnull(strstr(second, "max_block = 1500ms"));
     free(first);
     free(second);
@@ -434,7 +399,7 @@ END_TEST
 
 START_TEST(the_example_file_is_valid_and_changes_nothing)
 {
-    char *example = print(print_example);
+    char *example = print_config(print_example);
 
     ck_assert_msg(load_config_file(example), "%s", config_errors.text);
     ck_assert_int_eq(settings.lanes, 3);
@@ -511,7 +476,6 @@ static TCase *cases_of_sources(void)
     tcase_add_test(sources, help_names_what_each_setting_takes);
     tcase_add_test(sources, this_machine_does_not);
     tcase_add_test(sources, a_reload_changes_what_may_change_and_tells_the_rest);
-    tcase_add_test(sources, several_databases_have_a_section_each);
     tcase_add_test(sources, what_check_prints_reads_back_as_the_same);
     tcase_add_test(sources, no_call_blocks_for_longer_than_a_connection_may_be_idle);
     tcase_add_test(sources, the_example_file_is_valid_and_changes_nothing);
@@ -526,6 +490,7 @@ int main(void)
     int failed;
 
     suite_add_tcase(suite, test_config_refused());
+    suite_add_tcase(suite, test_config_sections());
     suite_add_tcase(suite, cases_of_sources());
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

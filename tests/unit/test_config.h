@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "config/settings.h"
 
@@ -21,6 +22,10 @@ bool load_config_file(const char *text);
 /* Exactly one error, about line `line` of the file (0: not about the file), that contains `words`. */
 void expect_config_error(int line, const char *words);
 
+/* What a printer writes of the settings. A new string. */
+char *print_config(void (*printer)(const struct lh_settings *printed, FILE *out));
+
 TCase *test_config_refused(void);
+TCase *test_config_sections(void);
 
 #endif

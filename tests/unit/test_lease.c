@@ -179,7 +179,7 @@ START_TEST(heartbeats_that_pass_through_let_a_waiter_sleep_on)
 }
 END_TEST
 
-START_TEST(a_manual_lease_is_never_looked_at_by_itself)
+START_TEST(a_manual_lease_is_looked_at_every_20_s_alone)
 {
     world.slow_poll_helps = false;
     struct fake_node *node = start_node();
@@ -191,8 +191,8 @@ START_TEST(a_manual_lease_is_never_looked_at_by_itself)
     ask_for(node, &b, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
     fake_run(&world, MS(10));
     int before = world.scopes[0].acquires;
-    fake_run(&world, MS(100000));
-    ck_assert_int_eq(world.scopes[0].acquires, before);
+    fake_run(&world, MS(90000));
+    ck_assert_int_eq(world.scopes[0].acquires, before + 4);
     ck_assert_int_eq(b.answers, 0);
 }
 END_TEST
@@ -389,6 +389,63 @@ START_TEST(a_grant_for_a_cancelled_request_is_given_back)
 }
 END_TEST
 
+START_TEST(a_grant_for_a_request_that_was_sent_back_stays)
+{
+    struct fake_node *node = start_node();
+    struct ask a, again;
+    ask_for(node, &a, 0, 1, LH_WAIT_TIME, MS(1000));
+    fake_run(&world, 600); /* granted in the database, the answer is on its way */
+    lh_coordinator_send_back(node->coordinator, &a.acquire);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(a.status, LH_DATABASE_UNAVAILABLE);
+    ck_assert(world.scopes[0].is_held);
+    ask_for(node, &again, 0, 1, LH_WAIT_TIME, MS(1000));
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(again.status, LH_OK);
+}
+END_TEST
+
+START_TEST(a_waiter_that_was_sent_back_keeps_its_place)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, again, c;
+    struct give give;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
+    ask_for(node, &c, 0, 3, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(10));
+    lh_coordinator_send_back(node->coordinator, &b.acquire);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(b.status, LH_DATABASE_UNAVAILABLE);
+    ask_for(node, &again, 0, 2, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(10));
+    give_send(node, &give, 0, 1);
+    fake_run(&world, MS(50));
+    ck_assert_int_eq(again.status, LH_OK);
+    ck_assert_int_eq(c.answers, 0);
+}
+END_TEST
+
+START_TEST(a_request_that_waits_for_longer_than_the_place_on_its_way_has_it_for_longer)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, again;
+    struct give give;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(50));
+    fake_run(&world, 600); /* queued in the database, the answer is on its way */
+    ask_for(node, &again, 0, 2, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(20));
+    ck_assert_uint_eq(world.scopes[0].row_count, 1);
+    ck_assert_int_gt(world.scopes[0].rows[0].wait_until_us, world.now_us + MS(8000));
+    fake_run(&world, MS(100));
+    ck_assert_int_eq(b.status, LH_WAIT_TIMEOUT);
+    give_send(node, &give, 0, 1);
+    fake_run(&world, MS(50));
+    ck_assert_int_eq(again.status, LH_OK);
+}
+END_TEST
+
 static struct ask *victim;
 static struct fake_node *victims_node;
 
@@ -569,7 +626,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, only_the_first_waiter_is_asked_for_at_a_wake_up);
     tcase_add_test(tcase, a_waiter_is_granted_at_the_holders_expiry_without_any_notification);
     tcase_add_test(tcase, heartbeats_that_pass_through_let_a_waiter_sleep_on);
-    tcase_add_test(tcase, a_manual_lease_is_never_looked_at_by_itself);
+    tcase_add_test(tcase, a_manual_lease_is_looked_at_every_20_s_alone);
     tcase_add_test(tcase, a_wake_up_during_a_batch_is_not_lost);
     tcase_add_test(tcase, a_wake_up_for_nobody_here_is_passed_on);
     tcase_add_test(tcase, a_place_that_nobody_here_knows_of_makes_no_busy_loop);
@@ -581,6 +638,9 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_cancelled_waiter_gives_up_its_place_at_once);
     tcase_add_test(tcase, when_the_one_whose_turn_it_is_goes_the_next_is_asked_for_at_once);
     tcase_add_test(tcase, a_grant_for_a_cancelled_request_is_given_back);
+    tcase_add_test(tcase, a_grant_for_a_request_that_was_sent_back_stays);
+    tcase_add_test(tcase, a_waiter_that_was_sent_back_keeps_its_place);
+    tcase_add_test(tcase, a_request_that_waits_for_longer_than_the_place_on_its_way_has_it_for_longer);
     tcase_add_test(tcase, a_callback_may_cancel_one_whose_answer_is_next);
     tcase_add_test(tcase, two_requests_with_one_lease_key_share_one_place);
     tcase_add_test(tcase, a_shared_place_is_kept_until_the_last_request_has_gone);

@@ -156,6 +156,8 @@ START_TEST(no_acquire_rides_before_disconnects_are_read)
 }
 END_TEST
 
+#define GATHERS_US 150 /* for those who were just answered */
+
 static struct ask early[4], late, later[3];
 
 /* One trip tells how far away the database is. */
@@ -183,7 +185,7 @@ START_TEST(what_comes_behind_a_batch_of_three_waits_for_it)
 {
     struct fake_node *node = start_with_large_batches(MS(1));
     ask_behind(node, 3);
-    ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1));
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, GATHERS_US + MS(1));
 }
 END_TEST
 
@@ -213,7 +215,7 @@ START_TEST(fewer_than_are_out_wait_for_them)
 {
     struct fake_node *node = start_with_dear_batches(MS(1));
     ask_behind(node, 4);
-    ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1));
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, GATHERS_US + MS(1));
 }
 END_TEST
 
@@ -297,6 +299,70 @@ START_TEST(nothing_waits_for_a_batch_that_is_late)
 }
 END_TEST
 
+/* Three are answered by one batch, and so many come again, one after the other. */
+static struct fake_node *answer_three(int again)
+{
+    struct fake_node *node = start_with_large_batches(MS(1));
+    ask_for_some(node, early, 3, 1);
+    fake_run(&world, MS(1));
+    ck_assert_int_eq(early[0].status, LH_OK);
+    for (int i = 0; i < again; i++) {
+        fake_run(&world, 20);
+        give_send(node, &gives[i], i + 1, i + 1);
+    }
+    return node;
+}
+
+START_TEST(who_was_answered_and_comes_again_at_once_makes_one_batch)
+{
+    size_t transactions;
+    struct fake_node *node = answer_three(2);
+    transactions = world.batches[LH_KIND_RELEASE];
+    fake_run(&world, 20);
+    ask_for(node, &late, 5, 5, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(1));
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, 3 * 20 + MS(1));
+    ck_assert_int_eq(gives[0].answered_us, late.answered_us);
+    ck_assert_int_eq(gives[1].answered_us, late.answered_us);
+    ck_assert_uint_eq(world.batches[LH_KIND_RELEASE], transactions + 1);
+    ck_assert_uint_eq(world.riders, 1);
+}
+END_TEST
+
+START_TEST(who_does_not_come_again_is_waited_for_less_often)
+{
+    struct fake_node *node = answer_three(2);
+    fake_run(&world, GATHERS_US - 2 * 20 + MS(1));
+    ck_assert_int_eq(gives[0].answered_us - early[0].answered_us, GATHERS_US + MS(1));
+    ck_assert_int_eq(gives[1].answered_us, world.now_us);
+    ask_for(node, &late, 5, 5, LH_WAIT_NONE, 0); /* behind the answer that is passed over */
+    fake_run(&world, MS(1));
+    ck_assert_int_eq(late.answered_us - gives[1].answered_us, MS(1));
+    ask_for_some(node, later, 2, 6);
+    fake_run(&world, MS(1));
+    give_send(node, &gives[0], 6, 6);
+    fake_run(&world, MS(2));
+    ck_assert_int_eq(gives[0].answered_us - later[0].answered_us, GATHERS_US + MS(1));
+}
+END_TEST
+
+START_TEST(hand_off_waits_for_nobody)
+{
+    struct fake_node *node = answer_three(0);
+    struct ask waiter;
+    fake_run(&world, MS(1));
+    ask_for(node, &waiter, 1, 8, LH_WAIT_UNTIL_GRANTED, 0);
+    ask_for_some(node, later, 2, 6);
+    fake_run(&world, MS(1));
+    ck_assert_int_eq(later[0].status, LH_OK);
+    int64_t sent_us = world.now_us;
+    give_send(node, &gives[0], 1, 1);
+    fake_run(&world, MS(2));
+    ck_assert_int_eq(gives[0].answered_us - sent_us, MS(1));
+    ck_assert_int_eq(waiter.answered_us - sent_us, MS(1));
+}
+END_TEST
+
 static void add(TCase *tcase)
 {
     tcase_add_test(tcase, an_acquire_does_not_wait_behind_renewals);
@@ -313,6 +379,9 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, each_batch_is_late_at_its_own_time);
     tcase_add_test(tcase, where_the_database_is_far_nothing_waits);
     tcase_add_test(tcase, where_the_database_is_far_fewer_do_not_wait_either);
+    tcase_add_test(tcase, who_was_answered_and_comes_again_at_once_makes_one_batch);
+    tcase_add_test(tcase, who_does_not_come_again_is_waited_for_less_often);
+    tcase_add_test(tcase, hand_off_waits_for_nobody);
     tcase_add_test(tcase, a_database_that_has_moved_away_is_noticed);
     tcase_add_test(tcase, nothing_waits_for_a_batch_that_is_late);
 }

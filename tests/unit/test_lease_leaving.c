@@ -34,6 +34,23 @@ START_TEST(a_cancel_after_a_lost_reply_ends_the_lease)
 }
 END_TEST
 
+/* The request was repeated at another coordinator, which told the grant; then the first sending came here, and was cancelled. */
+START_TEST(a_cancel_of_a_late_request_leaves_the_lease_to_its_holder)
+{
+    struct fake_node *node = start_node(), *other = start_node();
+    struct ask a, late;
+    hold_now(other, &a, 0, 1);
+    ask_for(node, &late, 0, 1, LH_WAIT_TIME, MS(5000));
+    lose_replies(node);
+    lh_coordinator_cancel(node->coordinator, &late.acquire);
+    raise_lanes(node);
+    fake_run(&world, MS(50));
+    ck_assert_int_eq(late.status, LH_CANCELED);
+    ck_assert_int_eq(world.batches[3], 1);
+    ck_assert(world.scopes[0].is_held);
+}
+END_TEST
+
 START_TEST(who_comes_back_while_it_leaves_is_asked_for_anew)
 {
     struct fake_node *node = start_node();
@@ -127,16 +144,60 @@ START_TEST(a_stop_with_a_busy_row_ends)
 }
 END_TEST
 
+static void ignore_progress(struct lh_acquire *acquire, const struct lh_contention *contention)
+{
+}
+
+/* A request that the network delivered late, to another coordinator: it has the place, is cancelled, and takes it away. */
+static void take_place_away(struct fake_node *other, int lease_key)
+{
+    struct ask late;
+
+    ask_for(other, &late, 0, lease_key, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(10));
+    lh_coordinator_cancel(other->coordinator, &late.acquire);
+    fake_run(&world, MS(10));
+    ck_assert_ptr_null(row_of(0, lease_key));
+}
+
+/* It hears of progress; or nobody is sent back after max_block. */
+START_TEST(a_place_that_a_late_request_took_away_is_taken_anew)
+{
+    bool is_stream = _i == 0;
+    options.max_block_us = is_stream ? MS(20000) : 0;
+    struct fake_node *node = start_node(), *other = start_node();
+    struct ask a, b;
+    struct give give;
+
+    hold_now(other, &a, 0, 1);
+    world.scopes[0].is_manual = true; /* else it is asked for again at the expiry */
+    ask_init(&b, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    b.acquire.on_progress = is_stream ? ignore_progress : NULL;
+    ask_send(node, &b);
+    fake_run(&world, MS(10));
+    take_place_away(other, 2);
+    give_send(other, &give, 0, 1);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(give.outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(b.answers, 0); /* nobody knows of it */
+    fake_run(&world, MS(20000));
+    ck_assert_int_eq(b.answers, 1);
+    ck_assert_int_eq(b.status, LH_OK);
+}
+END_TEST
+
 static void add(TCase *tcase)
 {
     tcase_add_test(tcase, a_grant_that_a_timeout_overtook_is_still_handed_over);
     tcase_add_test(tcase, a_cancel_after_a_lost_reply_ends_the_lease);
+    tcase_add_test(tcase, a_cancel_of_a_late_request_leaves_the_lease_to_its_holder);
     tcase_add_test(tcase, who_comes_back_while_it_leaves_is_asked_for_anew);
     tcase_add_test(tcase, who_comes_back_before_it_left_keeps_its_ticket);
     tcase_add_test(tcase, a_stop_answers_waiters_and_keeps_their_places);
     tcase_add_test(tcase, a_grant_in_flight_at_the_stop_is_handed_over);
     tcase_add_test(tcase, a_stop_without_a_database_ends);
     tcase_add_test(tcase, a_stop_with_a_busy_row_ends);
+    tcase_add_loop_test(tcase, a_place_that_a_late_request_took_away_is_taken_anew, 0, 2);
 }
 
 int main(void)

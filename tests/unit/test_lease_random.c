@@ -187,6 +187,9 @@ START_TEST(random_histories_keep_the_promises)
         play(seed);
     play(10505); /* newcomers to a scope that rested do not put off its first waiter */
     play(2638);  /* a scope that is free for another coordinator's waiter is asked for again without a wake-up */
+    play(8021);  /* those behind one that waits for another scope are asked for */
+    play(29285); /* the same, where the scope is shared */
+    play(2417);  /* who has a new place behind others wakes them */
 }
 END_TEST
 

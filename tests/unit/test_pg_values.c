@@ -208,6 +208,16 @@ START_TEST(what_the_server_has_no_room_for_is_overload)
 }
 END_TEST
 
+START_TEST(a_sqlstate_is_found_by_a_code_or_its_class)
+{
+    ck_assert(lh_pg_is_state("40P01", "40001 40P01"));
+    ck_assert(lh_pg_is_state("57P03", "08 57P0"));
+    ck_assert(!lh_pg_is_state("57014", "08 57P0"));
+    ck_assert(!lh_pg_is_state("", "08 57P0"));
+    ck_assert(!lh_pg_is_state("57014", ""));
+}
+END_TEST
+
 START_TEST(a_long_message_is_cut_between_characters_and_is_one_line)
 {
     struct lh_error error;
@@ -234,6 +244,7 @@ TCase *test_pg_values(void)
     tcase_add_test(tcase, an_empty_array_is_empty_not_null);
     tcase_add_test(tcase, a_text_array_is_read_back);
     tcase_add_test(tcase, an_invalid_argument_names_field_and_bound);
+    tcase_add_test(tcase, a_sqlstate_is_found_by_a_code_or_its_class);
     tcase_add_test(tcase, what_the_server_has_no_room_for_is_overload);
     tcase_add_test(tcase, a_long_message_is_cut_between_characters_and_is_one_line);
     return tcase;

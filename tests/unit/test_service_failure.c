@@ -301,6 +301,9 @@ START_TEST(page_token_returns_where_it_was_made)
     token = lh_page_token_make(LH_PAGE_LEASES, filter, repeated("n", 255), repeated("k", 1024), &test_arena);
     ck_assert(lh_page_token_parse(token, LH_PAGE_LEASES, filter, &test_arena, &ns, &key));
     ck_assert_uint_eq(strlen(key), 1024);
+    /* Of a queue: a database's name, a namespace, a key, a ticket and what stands between them. */
+    token = lh_page_token_make(LH_PAGE_VIEW, filter, "", repeated("x", 32 + 255 + 1024 + 19 + 3), &test_arena);
+    ck_assert(lh_page_token_parse(token, LH_PAGE_VIEW, filter, &test_arena, &ns, &key));
 }
 END_TEST
 

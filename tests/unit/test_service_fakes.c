@@ -311,6 +311,11 @@ void lh_coordinator_cancel(struct lh_coordinator *coordinator, struct lh_acquire
     coordinator->canceled = acquire;
 }
 
+void lh_coordinator_send_back(struct lh_coordinator *coordinator, struct lh_acquire *acquire)
+{
+    coordinator->sent_back = acquire;
+}
+
 enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *coordinator, struct lh_holder_request *request)
 {
     if (coordinator->refuse == LH_OK)

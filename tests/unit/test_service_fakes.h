@@ -70,6 +70,7 @@ struct lh_coordinator {
     enum lh_status refuse; /* what acquire, heartbeat, release and watch return; LH_OK: they take it */
     struct lh_acquire *acquire;
     struct lh_acquire *canceled;
+    struct lh_acquire *sent_back;
     struct lh_holder_request *heartbeat;
     struct lh_holder_request *release;
     struct lh_holder_request *downgrade;

@@ -109,6 +109,7 @@ START_TEST(what_a_database_says_decides)
 {
     struct lh_spread *spread = lh_spread_create(ab, 2);
     struct lh_spread_row a = settled("a", ab, 2), b = settled("b", ab, 2);
+    size_t moved;
 
     check(spread, "k1", LH_SPREAD_UNREAD, 1, 1);
     ck_assert(lh_spread_set_row(spread, 0, &a));
@@ -119,9 +120,13 @@ START_TEST(what_a_database_says_decides)
     check(spread, "k1", LH_SPREAD_SERVED, 1, 2);
     ck_assert_uint_eq(lh_spread_count(spread, 0) + lh_spread_count(spread, 1), LH_SPREAD_SLOTS);
     ck_assert_uint_eq(lh_spread_count(spread, 2), 0);
+    ck_assert(!lh_spread_lacks_leases(spread));
 
+    moved = lh_spread_count(spread, 1);
     move_all(&b, NULL);
     ck_assert(lh_spread_set_row(spread, 1, &b));
+    ck_assert(lh_spread_lacks_leases(spread));
+    ck_assert_uint_eq(lh_spread_moves(spread), 0);
     check(spread, "k1", LH_SPREAD_MOVING, 1, 2);
     check(spread, "invoice-42", LH_SPREAD_SERVED, 0, 2);
     b = settled("b", ab, 2);
@@ -129,6 +134,8 @@ START_TEST(what_a_database_says_decides)
     ck_assert(lh_spread_set_row(spread, 0, &a));
     check(spread, "k1", LH_SPREAD_SERVED, 0, 2);
     ck_assert_uint_eq(lh_spread_count(spread, 0), LH_SPREAD_SLOTS);
+    ck_assert(!lh_spread_lacks_leases(spread));
+    ck_assert_uint_eq(lh_spread_moves(spread), moved);
     lh_spread_destroy(spread);
 }
 END_TEST
@@ -220,6 +227,44 @@ START_TEST(a_claim_gets_slots_when_all_databases_have_one_of_the_same_sections)
 }
 END_TEST
 
+START_TEST(one_more_or_less_database_leaves_what_is_known_of_the_others)
+{
+    struct lh_spread *few = lh_spread_create(bc, 2), *more = lh_spread_create(abc, 3), *again = lh_spread_create(bc, 2);
+    struct lh_spread_row a = row_of("a", abc, 3, true), b = settled("b", bc, 2), c = settled("c", bc, 2);
+
+    lh_spread_set_row(few, 0, &b);
+    lh_spread_set_row(few, 1, &c);
+    move_all(&c, NULL);
+    lh_spread_set_row(few, 1, &c);
+    lh_spread_adopt(more, few);
+    ck_assert(!lh_spread_is_read(more, 0));
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_uint_eq(lh_spread_count(more, i + 1), lh_spread_count(few, i));
+    for (int i = 0; i < 100; i++) { /* the same, but that its database has another index */
+        struct lh_spread_place was, is;
+        char key[16];
+        snprintf(key, sizeof(key), "k%d", i);
+        was = lh_spread_find(few, key);
+        is = lh_spread_find(more, key);
+        ck_assert(was.state == LH_SPREAD_SERVED || was.state == LH_SPREAD_MOVING);
+        ck_assert_int_eq(is.state, was.state);
+        ck_assert_uint_eq(is.of, was.of + 1);
+    }
+    c = settled("c", bc, 2);
+    move_all(&c, &a);
+    lh_spread_set_row(more, 0, &a);
+    ck_assert_uint_eq(lh_spread_count(more, 3), 0);
+    move_all(&a, &b);
+    lh_spread_set_row(more, 0, &a);
+    lh_spread_set_row(more, 1, &b);
+    lh_spread_adopt(again, more);
+    ck_assert_uint_eq(lh_spread_count(again, 0), LH_SPREAD_SLOTS);
+    lh_spread_destroy(few);
+    lh_spread_destroy(more);
+    lh_spread_destroy(again);
+}
+END_TEST
+
 START_TEST(a_claim_stops_at_a_row_of_other_sections)
 {
     struct lh_spread *spread = lh_spread_create(ab, 2);
@@ -255,8 +300,8 @@ END_TEST
 
 /* --- a service with two databases --- */
 
-static struct fake_store stores[2];
-static struct lh_coordinator coordinators[2];
+static struct fake_store stores[3];
+static struct lh_coordinator coordinators[3];
 
 static struct lh_loop *loop;
 
@@ -271,21 +316,26 @@ static void teardown(void)
     test_arena_reset();
 }
 
+static const char *const jobs[] = {"jobs"};
+
+static struct lh_service_place new_place(int at)
+{
+    fake_store_init(&stores[at]);
+    coordinators[at] = (struct lh_coordinator){.store = &stores[at].base, .readiness.is_ready = true};
+    return (struct lh_service_place){
+        .name = abc[at], .coordinator = &coordinators[at], .spread = jobs, .spread_count = 1};
+}
+
 static struct lh_service *start(void)
 {
-    static const char *const jobs[] = {"jobs"};
     struct lh_service_options options;
     struct lh_service_place places[2];
 
     lh_service_options_init(&options);
     options.loop = loop;
     memset(coordinators, 0, sizeof(coordinators));
-    for (int i = 0; i < 2; i++) {
-        fake_store_init(&stores[i]);
-        coordinators[i] = (struct lh_coordinator){.store = &stores[i].base, .readiness.is_ready = true};
-        places[i] = (struct lh_service_place){
-            .name = ab[i], .coordinator = &coordinators[i], .spread = jobs, .spread_count = 1};
-    }
+    for (int i = 0; i < 2; i++)
+        places[i] = new_place(i);
     return lh_service_create_placed(places, 2, &options);
 }
 
@@ -378,7 +428,7 @@ START_TEST(waiters_of_a_key_that_goes_elsewhere_are_sent_away)
 {
     struct lh_service *service = start();
     struct lh_spread_row a = settled("a", ab, 2), b = settled("b", ab, 2), none = b;
-    struct lh_acquire_result gone = {.status = LH_CANCELED};
+    struct lh_acquire_result gone = {.status = LH_CANCELED}, sent_back = {.status = LH_DATABASE_UNAVAILABLE};
     struct lh_rpc_call *moved, *kept;
 
     answer(0, &a);
@@ -389,12 +439,13 @@ START_TEST(waiters_of_a_key_that_goes_elsewhere_are_sent_away)
     ck_assert_str_eq(coordinators[0].acquire->key, "invoice-42");
     move_all(&none, NULL);
     answer(1, &none);
-    ck_assert_ptr_eq(coordinators[1].canceled, coordinators[1].acquire);
+    ck_assert_ptr_eq(coordinators[1].sent_back, coordinators[1].acquire);
+    ck_assert(!moved->is_finished); /* its grant may be on its way */
     ck_assert(!kept->is_finished);
-    ck_assert_ptr_null(coordinators[0].canceled);
+    ck_assert_ptr_null(coordinators[0].sent_back);
+    coordinators[1].acquire->on_done(coordinators[1].acquire, &sent_back);
     check_refused(moved,
                   "this key of jobs is on its way from database b to another: call again with the same lease key");
-    coordinators[1].acquire->on_done(coordinators[1].acquire, &gone);
     check_refused(acquire(service, "k1"), "this key of jobs is on its way from database b to another");
 
     move_all(&b, &a);
@@ -406,6 +457,51 @@ START_TEST(waiters_of_a_key_that_goes_elsewhere_are_sent_away)
     fake_call_end(moved, LH_RPC_END_FINISHED);
     fake_call_end(kept, LH_RPC_END_CANCELED);
     coordinators[0].canceled->on_done(coordinators[0].canceled, &gone);
+    stop(service);
+}
+END_TEST
+
+START_TEST(a_database_comes_and_goes_and_keys_in_between)
+{
+    struct lh_service *service = start();
+    struct lh_spread_row a = settled("a", ab, 2), b = settled("b", ab, 2), c = row_of("c", abc, 3, true), none = b;
+    struct lh_acquire_result gone = {.status = LH_CANCELED}, sent_back = {.status = LH_DATABASE_UNAVAILABLE};
+    char why[LH_SERVICE_WORDS_BYTES];
+    struct lh_rpc_call *waiting;
+
+    move_all(&none, &c);
+    answer(0, &a);
+    ck_assert(!lh_service_may_remove(service, "b", why)); /* it was not read */
+    ck_assert_ptr_nonnull(strstr(why, "may have keys of jobs, because "));
+    answer(1, &b);
+    for (int round = 0; round < 2; round++) {
+        struct lh_service_place place = new_place(2);
+        lh_service_add(service, &place);
+        ck_assert_str_eq(coordinators[2].lack, "its part of the spread namespaces was not read yet");
+        ck_assert(lh_service_may_remove(service, "c", why));
+        answer(2, NULL);
+        ck_assert_ptr_null(coordinators[2].lack);
+        ck_assert_uint_eq(stores[2].claim_count, 0);
+        answer(1, &none);
+        answer(2, &c);
+        waiting = acquire(service, "k1");
+        ck_assert_str_eq(coordinators[2].acquire->key, "k1");
+        ck_assert(!lh_service_may_remove(service, "c", why));
+        ck_assert_ptr_nonnull(strstr(why, " of 4096 slots of jobs: move its keys to other sections first, with "));
+        none.section = c.section;
+        answer(2, &none);
+        none.section = b.section;
+        answer(1, &b);
+        ck_assert_ptr_eq(coordinators[2].sent_back, coordinators[2].acquire);
+        ck_assert(lh_service_may_remove(service, "c", why));
+        lh_service_remove(service, &coordinators[2]);
+        coordinators[2].acquire->on_done(coordinators[2].acquire, &sent_back);
+        check_refused(waiting, "call again with the same lease key");
+        lh_service_forget(service, &coordinators[2]);
+        waiting = acquire(service, "k1");
+        coordinators[1].acquire->on_done(coordinators[1].acquire, &gone);
+        fake_call_end(waiting, LH_RPC_END_FINISHED);
+    }
     stop(service);
 }
 END_TEST
@@ -485,11 +581,13 @@ Suite *spread_suite(void)
     tcase_add_test(tcase, one_more_section_serves_all_keys_of_the_others);
     tcase_add_test(tcase, a_slot_of_a_section_that_the_daemon_lacks_is_missing);
     tcase_add_test(tcase, a_claim_gets_slots_when_all_databases_have_one_of_the_same_sections);
+    tcase_add_test(tcase, one_more_or_less_database_leaves_what_is_known_of_the_others);
     tcase_add_test(tcase, a_claim_stops_at_a_row_of_other_sections);
     tcase_add_test(tcase, a_share_that_another_database_has_by_now_is_not_taken_back);
     tcase_add_test(tcase, databases_are_claimed_one_after_the_other_and_ready_then);
     tcase_add_test(tcase, a_claim_that_fails_is_tried_again_and_keeps_nobody_from_other_namespaces);
     tcase_add_test(tcase, waiters_of_a_key_that_goes_elsewhere_are_sent_away);
+    tcase_add_test(tcase, a_database_comes_and_goes_and_keys_in_between);
     tcase_add_test(tcase, a_key_that_two_databases_have_is_refused_with_both_names);
     tcase_add_test(tcase, a_renewal_goes_to_no_database_that_may_not_know_the_lease);
     suite_add_tcase(suite, tcase);

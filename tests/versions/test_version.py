@@ -347,6 +347,18 @@ def test_an_older_schema_is_migrated_with_its_leases(cluster):
         wait_until(lambda: on.psql("select count(*) from leasehold.lease where key = 'short'") == "0", LIMIT_S, "the end of a lease")
 
 
+def test_timeouts_of_a_role_are_found_and_do_not_end_a_migration(cluster):
+    names = cluster.psql("select name from pg_settings where name in ('lock_timeout', 'statement_timeout', 'idle_in_transaction_session_timeout',"
+                         " 'idle_session_timeout', 'transaction_timeout')", "postgres").split()
+    assert len(names) == 3 + (version_of(cluster) >= 14) + (version_of(cluster) >= 17)
+    database = cluster.create_database()
+    cluster.psql("create role hasty login superuser;" + "".join(f"alter role hasty set {name} = '100ms';" for name in names), database)
+    said = cli("migrate", "--database", cluster.url(database, "hasty"))
+    assert said.returncode == 0, said.stderr
+    found = cli("check-database", "--database", cluster.url(database, "hasty")).stdout
+    assert sorted(name for name in names if f"{name} is 100 ms" in found) == sorted(names), found
+
+
 @pytest.fixture
 def hidden(tmp_path_factory, monkeypatch):
     """A daemon that finds no PostgreSQL but that of LEASEHOLD_PGBIN, on its PATH: Debian's directory is empty in its mount namespace."""

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "cli/admin/admin_internal.h"
 #include "cli/arguments.h"

@@ -2,7 +2,6 @@
 #include "cli/admin/admin_internal.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -1,5 +1,4 @@
 /* Commands that print rows which the database, or a daemon, has of them: queue, explain, history and daemons. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/arguments.h"

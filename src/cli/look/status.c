@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -13,18 +14,22 @@
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
 
+static void add_name(struct lh_buffer *text, const Leasehold__V1__Namespace *ns)
+{
+    for (size_t i = 0; i < ns->n_segments; i++) {
+        lh_buffer_append(text, ".", i > 0);
+        lh_buffer_append(text, ns->segments[i], strlen(ns->segments[i]));
+    }
+}
+
 /* "serving: host=db1, timeline 1, 0 waiters; has orders, shop.eu, and all other namespaces" */
 static void add_database(struct lh_grid *card, const Leasehold__V1__DatabaseStatus *database)
 {
     struct lh_buffer has = {0};
 
     for (size_t i = 0; i < database->n_namespaces; i++) {
-        const Leasehold__V1__Namespace *ns = database->namespaces[i];
         lh_buffer_append(&has, ", ", i > 0 ? 2 : 0);
-        for (size_t j = 0; j < ns->n_segments; j++) {
-            lh_buffer_append(&has, ".", j > 0);
-            lh_buffer_append(&has, ns->segments[j], strlen(ns->segments[j]));
-        }
+        add_name(&has, database->namespaces[i]);
     }
     lh_buffer_append(&has, "", 1);
     lh_grid_add(card, "database %s", database->name);
@@ -36,6 +41,32 @@ static void add_database(struct lh_grid *card, const Leasehold__V1__DatabaseStat
                 : database->n_namespaces > 0 ? ", and all other namespaces"
                                              : "all other namespaces");
     lh_buffer_finish(&has);
+}
+
+/* "slots of jobs   eu 2060, home 2035, no database or several 1": of each namespace the last has no database. */
+static void add_slots(struct lh_grid *card, const Leasehold__V1__GetStatusResponse *response)
+{
+    char *slots = lh_strdup("");
+
+    for (size_t i = 0; i < response->n_spread; i++) {
+        const Leasehold__V1__SpreadStatus *one = response->spread[i];
+        bool is_last = one->database[0] == '\0';
+        struct lh_buffer name = {0};
+        char *before = slots;
+        if (!is_last || one->slots > 0) {
+            slots = lh_format("%s%s%s %" PRId32, before, before[0] != '\0' ? ", " : "",
+                              is_last ? "no database or several" : one->database, one->slots);
+            free(before);
+        }
+        if (!is_last)
+            continue;
+        add_name(&name, one->namespace_);
+        lh_grid_add(card, "slots of %.*s", (int)name.size, (const char *)name.data);
+        lh_grid_add(card, "%s", slots);
+        lh_buffer_finish(&name);
+        slots[0] = '\0';
+    }
+    free(slots);
 }
 
 static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusResponse *response)
@@ -65,6 +96,7 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusR
     lh_grid_row(&card, "waiters here", "%" PRId64, response->waiters);
     for (size_t i = 0; i < response->n_databases; i++)
         add_database(&card, response->databases[i]);
+    add_slots(&card, response);
     lh_grid_print(&card, stdout);
 }
 

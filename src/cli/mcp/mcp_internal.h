@@ -150,8 +150,6 @@ void lh_mcp_explain(struct lh_mcp_call *call);
 void lh_mcp_run(struct lh_mcp_call *call);
 /* Looks which children have ended. */
 void lh_mcp_child_look(struct lh_mcp *mcp);
-/* Kills those that did not end when their call was cancelled. */
-void lh_mcp_child_kill(struct lh_mcp *mcp);
 
 /* --- mcp_tools: the table --- */
 

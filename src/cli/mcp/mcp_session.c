@@ -3,7 +3,6 @@
  * 2026-07-28, in which each request brings its revision along. A fault of the protocol is an error; the refusal of a tool
  * is a result, which the model reads.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/error.h"

@@ -1,6 +1,5 @@
 /* The tools: their words and schemas for the client, and the check of their arguments. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/arguments.h"

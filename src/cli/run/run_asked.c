@@ -4,7 +4,6 @@
  * The library's thread hears a request and refuses it at once, or puts it into the lease's list. The main thread takes
  * one after the other: it sends the command a signal, has it ended, or starts COMMAND and does what its status says.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>

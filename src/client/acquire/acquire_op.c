@@ -25,9 +25,14 @@ static struct acquire_op *op_of(struct lh_request *request)
 
 /* --- the answer --- */
 
-/* Leases that nobody here wants, and that the server may have granted. */
+/*
+ * Leases that nobody here wants, and that the server may have granted. Not those of a lease key of the caller's own: it may be
+ * acquired with again, here or elsewhere, and a release that the network delivers late would end that lease.
+ */
 static void give_back(struct acquire_op *op)
 {
+    if (op->is_own_key)
+        return;
     for (size_t i = 0; i < op->count; i++) {
         const struct lh_acquire_scope *wanted = &op->items[i].wanted;
         struct lh_lease *lease;
@@ -36,8 +41,7 @@ static void give_back(struct acquire_op *op)
             continue;
         lease = lh_lease_create(wanted->declared, wanted->key, &op->key);
         atomic_store(&lease->state, LEASE_RELEASING);
-        /* A key of the caller's own may be acquired with again: nothing may release that later. */
-        lease->doubt_us = op->is_own_key ? 0 : DOUBT_FIRST_US;
+        lease->doubt_us = DOUBT_FIRST_US;
         atomic_store(&lease->deadline_us, lh_plus_us(lh_clock_us(), wanted->declared->options.duration_us));
         if (lh_releases_enqueue(op->request.client, lease) != LH_OK)
             lh_lease_unref(lease);
@@ -173,8 +177,8 @@ static void finish(struct lh_request *request)
 {
     struct acquire_op *op = op_of(request);
 
-    /* A server takes back what a cancel crosses, but not for long. A caller's own key may be in use elsewhere. */
-    if (request->status != LH_OK && (request->is_in_doubt || (request->is_cut_off && !op->is_own_key)))
+    /* A server takes back what a cancel crosses, but not for long. */
+    if (request->status != LH_OK && (request->is_in_doubt || request->is_cut_off))
         give_back(op);
     if (op->on_all_done != NULL) {
         struct lh_lease *leases[LH_ACQUIRE_ALL_MAX];

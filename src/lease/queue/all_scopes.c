@@ -132,7 +132,7 @@ void lh_scopes_free_all(struct lh_coordinator *c)
     EACH(scope)
     {
         lh_table_remove(&c->queue.scopes, &scope->entry);
-        lh_wait_progress_destroy(c, scope);
+        lh_wait_progress_destroy(scope);
         free(scope);
     }
     lh_table_finish(&c->queue.waiters);

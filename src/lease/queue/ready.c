@@ -92,6 +92,7 @@ void lh_ready_join(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kin
     scope->ready_us = since_us;
     lh_list_append(&get(c, kind, id)->scopes, &scope->ready);
     c->queue.ready.scopes[kind]++;
+    c->queue.ready.is_urgent |= kind != LH_KIND_HEARTBEAT && lh_scope_is_waited_for(scope);
 }
 
 size_t lh_ready_scopes(const struct lh_coordinator *c, enum lh_kind kind)

@@ -8,19 +8,21 @@
 #include "lease/hooks_internal.h"
 #include "lease/queue/together.h"
 
+#define LOOK_AGAIN_US (20 * LH_US_PER_S)
+
 static void begin(struct lh_coordinator *c, struct lh_acquire *request)
 {
     request->own = (__typeof__(request->own)){0};
     request->own.timer.kind = LH_TIMER_REQUEST;
     request->own.arrived_us = c->now_us;
     request->own.wait_until_us = LH_NEVER;
-    request->own.block_until_us = LH_NEVER;
+    request->own.looks_again = c->options.max_block_us == 0 || request->on_progress != NULL;
     if (request->wait == LH_WAIT_NONE)
         request->own.verdict = LH_LEASE_HELD;
     if (request->wait == LH_WAIT_TIME)
         request->own.wait_until_us = lh_time_add(c->now_us, request->wait_us);
-    if (c->options.max_block_us > 0 && request->on_progress == NULL)
-        request->own.block_until_us = lh_time_add(c->now_us, c->options.max_block_us);
+    request->own.block_until_us =
+        lh_time_add(c->now_us, request->own.looks_again ? LOOK_AGAIN_US : c->options.max_block_us);
 }
 
 /* Are all its requests of the kind that came while it was leaving? */
@@ -144,6 +146,20 @@ void lh_coordinator_cancel(struct lh_coordinator *c, struct lh_acquire *request)
     lh_turn_end_call(c);
 }
 
+void lh_coordinator_send_back(struct lh_coordinator *c, struct lh_acquire *request)
+{
+    struct lh_waiter *waiter = request->own.waiter;
+
+    if (request->own.is_answering || waiter == NULL)
+        return;
+    lh_turn_begin(c);
+    struct lh_scope *scope = waiter->scope;
+    lh_request_answer(c, request, LH_DATABASE_UNAVAILABLE, NULL);
+    lh_waiter_review(c, waiter);
+    lh_scope_schedule_or_free(c, scope);
+    lh_turn_end_call(c);
+}
+
 static bool is_delayed_in(const struct lh_coordinator *c, const struct lh_scope *scope)
 {
     return scope->delay_us[LH_KIND_LEAVE] > 0 || lh_hook_queue_wants(c, scope, LH_KIND_LEAVE);
@@ -208,12 +224,31 @@ static enum lh_status overdue_status(const struct lh_coordinator *c, const struc
     }
 }
 
+/*
+ * Its place may be gone: another request with its lease key, which the network delivered late to another daemon, took the
+ * place over and left with it. A request that max_block bounds comes again by itself.
+ */
+static void look_again(struct lh_coordinator *c, struct lh_acquire *request)
+{
+    struct lh_waiter *waiter = request->own.waiter;
+
+    request->own.block_until_us = lh_time_add(c->now_us, LOOK_AGAIN_US);
+    lh_request_arm(c, request);
+    if (waiter->state == LH_WAITER_QUEUED)
+        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "it has waited for long: has it its place?");
+    lh_scope_schedule_or_free(c, waiter->scope);
+}
+
 void lh_request_on_timer(struct lh_coordinator *c, struct lh_acquire *request)
 {
     struct lh_waiter *waiter = request->own.waiter;
     struct lh_scope *scope = waiter->scope;
     bool is_first = request->own.verdict == LH_OK;
 
+    if (is_first && request->own.looks_again && request->own.block_until_us < request->own.wait_until_us) {
+        look_again(c, request);
+        return;
+    }
     if (is_first) {
         bool is_wait = request->own.wait_until_us <= request->own.block_until_us;
         request->own.verdict = is_wait ? LH_WAIT_TIMEOUT : LH_BLOCKING_TIMEOUT;

@@ -17,6 +17,9 @@
 #define SPARE_MAX 4096
 #define SPARE_NAME_BYTES 64
 
+/* The database keeps a row that nobody knows for 10 s. */
+#define AHEAD_PAUSE_US (10 * LH_US_PER_S)
+
 struct name {
     const char *ns;
     const char *key;
@@ -235,6 +238,50 @@ static bool is_empty(const struct lh_scope *scope)
            lh_list_is_empty(&scope->downgrades);
 }
 
+/* One that lets others pass may stand behind them in the database, where its lease key came back by another coordinator. */
+static struct lh_waiter *first_lined(const struct lh_scope *scope)
+{
+    LH_LIST_EACH(struct lh_waiter, waiter, &scope->again, link) {
+        if (!lh_waiter_lets_pass(waiter))
+            return waiter;
+    }
+    return NULL;
+}
+
+/* Whatever changes in its other scopes, it cannot go before that one is out of its way; and that is reported too. */
+static bool waits_for_another(const struct lh_waiter *waiter)
+{
+    return waiter->together != NULL && waiter->together->waits_for != NULL &&
+           waiter->together->waits_for != waiter->scope;
+}
+
+/*
+ * The scope may be free, and none of ours is next. Ahead is somebody else's waiter, or a row of ours that nobody here
+ * knows, from a batch that was committed after its connection had been given up. Whoever passes wake-ups on in the
+ * database sorts that out, with the ticket of the first that is known here: so not while one may be on its way out of the
+ * queue, or have a ticket that was not heard of. Where that first one cannot be asked for now, it may well be the one that
+ * is next, for long.
+ */
+static void pass_on(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    const struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
+    const struct lh_waiter *again = LH_LIST_FIRST(struct lh_waiter, &scope->again, link);
+    const struct lh_waiter *newcomer = LH_LIST_FIRST(struct lh_waiter, &scope->line, link);
+    bool is_asked = first != NULL && !waits_for_another(first) && (again == NULL || first->ticket < again->ticket);
+
+    if (first == NULL || (again != NULL && again->ticket < first->ticket))
+        first = again;
+    if (first == NULL || !lh_list_is_empty(&scope->leaves) ||
+        (newcomer != NULL && lh_waiter_may_be_in_database(newcomer)))
+        return;
+    if (scope->prioritized > 0 && (again != NULL || !is_asked))
+        return; /* one of ours with a later ticket may be next */
+    if (!is_asked && c->now_us < scope->ahead_us)
+        return;
+    scope->ahead_us = c->now_us + AHEAD_PAUSE_US;
+    lh_database_pass_on(c, scope->ns, scope->key, first->ticket);
+}
+
 /*
  * What is in flight may have looked before this happened: then again, after it. Those of the line may leave before they
  * are asked for: then it is for whoever waits elsewhere.
@@ -263,6 +310,10 @@ static void fill_room(struct lh_coordinator *c, struct lh_scope *scope)
 
 void lh_scope_schedule_or_free(struct lh_coordinator *c, struct lh_scope *scope)
 {
+    if (scope->in_flight == 0 && scope->looks_ahead) {
+        scope->looks_ahead = false;
+        pass_on(c, scope);
+    }
     if (scope->in_flight == 0 && scope->ask_all_when_answered) {
         scope->ask_all_when_answered = false;
         lh_scope_ask_all(c, scope);
@@ -343,23 +394,6 @@ void lh_scope_item_done(struct lh_coordinator *c, struct lh_scope *scope, enum l
     lh_scope_schedule_or_free(c, scope);
 }
 
-/* One that lets others pass may stand behind them in the database, where its lease key came back by another coordinator. */
-static struct lh_waiter *first_lined(const struct lh_scope *scope)
-{
-    LH_LIST_EACH(struct lh_waiter, waiter, &scope->again, link) {
-        if (!lh_waiter_lets_pass(waiter))
-            return waiter;
-    }
-    return NULL;
-}
-
-/* Whatever changes in its other scopes, it cannot go before that one is out of its way; and that is reported too. */
-static bool waits_for_another(const struct lh_waiter *waiter)
-{
-    return waiter->together != NULL && waiter->together->waits_for != NULL &&
-           waiter->together->waits_for != waiter->scope;
-}
-
 /* Once for each priority, by ticket; one that waits for another scope goes by what is in its way there. */
 static void ask_first_of_each(struct lh_coordinator *c, struct lh_scope *scope)
 {
@@ -379,26 +413,30 @@ static void ask_first_of_each(struct lh_coordinator *c, struct lh_scope *scope)
     }
 }
 
-/* Nobody behind one that does not fit: it can not be granted before that one. */
+/*
+ * Not those behind one that does not fit: they are not granted before it. One that waits for another scope is passed over:
+ * it may have no place left in the database, and is not in the way of those behind it.
+ */
 void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_t freed)
 {
-    struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
     struct lh_waiter *lined = first_lined(scope);
     int64_t room = freed + scope->units_free;
-    bool is_shared;
+    size_t left = c->options.batch_max;
 
     if (scope->prioritized > 0) {
         ask_first_of_each(c, scope);
         return;
     }
-    if (first == NULL || (lined != NULL && lined->ticket < first->ticket) || waits_for_another(first))
-        return;
-    for (size_t left = c->options.batch_max; left > 0; left--) {
-        room -= first->units;
-        is_shared = first->units > 0 && first->together == NULL;
-        lh_waiter_set_state(c, first, LH_WAITER_LINED, "its turn may have come");
-        first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
-        if (!is_shared || first == NULL || first->units == 0 || first->units > room)
+    LH_LIST_EACH(struct lh_waiter, waiter, &scope->queue, link) {
+        bool is_first = left == c->options.batch_max;
+        if (waits_for_another(waiter))
+            continue;
+        if (is_first ? lined != NULL && lined->ticket < waiter->ticket : waiter->units == 0 || waiter->units > room)
+            return;
+        room -= waiter->units;
+        bool is_shared = waiter->units > 0 && waiter->together == NULL;
+        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "its turn may have come");
+        if (!is_shared || --left == 0)
             return;
     }
 }
@@ -428,6 +466,8 @@ void lh_scope_wake_named(struct lh_coordinator *c, const char *ns, const char *k
         return;
     }
     lh_scope_wake(c, scope);
+    if (scope->in_flight == 0 && lh_list_is_empty(&scope->again) && !lh_list_is_empty(&scope->queue))
+        pass_on(c, scope); /* all of ours wait for another scope */
     lh_scope_schedule_or_free(c, scope);
 }
 

@@ -42,9 +42,8 @@ static struct lh_wait_progress *create(struct lh_scope *scope)
     return progress;
 }
 
-static void destroy(struct lh_coordinator *c, struct lh_wait_progress *progress)
+static void destroy(struct lh_wait_progress *progress)
 {
-    lh_heap_remove(&c->timers, &progress->timer);
     if (progress->probe != NULL)
         progress->probe->progress = NULL;
     progress->scope->progress = NULL;
@@ -80,13 +79,14 @@ void lh_wait_progress_detach(struct lh_coordinator *c, struct lh_acquire *reques
     lh_list_remove(&subscriber->link);
     lh_list_remove(&subscriber->telling);
     free(subscriber);
-    if (--progress->count == 0)
-        destroy(c, progress);
-    else if (progress->next == NULL && progress->timer.slot == 0)
+    if (--progress->count == 0) {
+        lh_heap_remove(&c->timers, &progress->timer);
+        destroy(progress);
+    } else if (progress->next == NULL && progress->timer.slot == 0)
         sweep_by(c, progress, c->now_us); /* it was the last of a sweep */
 }
 
-void lh_wait_progress_destroy(struct lh_coordinator *c, struct lh_scope *scope)
+void lh_wait_progress_destroy(struct lh_scope *scope)
 {
     struct lh_wait_progress *progress = scope->progress;
 
@@ -98,7 +98,7 @@ void lh_wait_progress_destroy(struct lh_coordinator *c, struct lh_scope *scope)
         lh_list_remove(&subscriber->telling);
         free(subscriber);
     }
-    destroy(c, progress);
+    destroy(progress);
 }
 
 /* --- what is known --- */

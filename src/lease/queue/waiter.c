@@ -497,7 +497,7 @@ void lh_request_set_verdict(struct lh_coordinator *c, struct lh_acquire *request
 
 void lh_request_hand_back(struct lh_coordinator *c, struct lh_acquire *request)
 {
-    if (request->own.verdict != LH_OK || request->own.block_until_us == LH_NEVER)
+    if (request->own.verdict != LH_OK || request->own.looks_again)
         return;
     request->own.block_until_us = c->now_us;
     lh_request_arm(c, request);

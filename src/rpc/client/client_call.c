@@ -93,7 +93,7 @@ void lh_rpc_client_call_accept(struct lh_rpc_client_call *call)
     move_to_answered(call, (enum lh_grpc_code)call->grpc_status, LH_RPC_ANSWERED);
 }
 
-void lh_rpc_client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message)
+static void lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message)
 {
     lh_rpc_client_call_answer(call, code, call->is_sent ? LH_RPC_IN_FLIGHT : LH_RPC_NOT_SENT, message);
 }
@@ -101,18 +101,18 @@ void lh_rpc_client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code 
 void lh_rpc_client_calls_lose(struct lh_link *calls, enum lh_grpc_code code, const char *message)
 {
     while (!lh_list_is_empty(calls))
-        lh_rpc_client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, calls, link), code, message);
+        lose(LH_LIST_FIRST(struct lh_rpc_client_call, calls, link), code, message);
 }
 
 static void on_deadline(void *arg)
 {
     struct lh_rpc_client_call *call = arg;
-    lh_rpc_client_call_lose(call, LH_GRPC_DEADLINE_EXCEEDED, "the deadline of the call has passed");
+    lose(call, LH_GRPC_DEADLINE_EXCEEDED, "the deadline of the call has passed");
 }
 
 void lh_rpc_client_call_cancel(struct lh_rpc_client_call *call)
 {
-    lh_rpc_client_call_lose(call, LH_GRPC_CANCELLED, "the call was cancelled");
+    lose(call, LH_GRPC_CANCELLED, "the call was cancelled");
 }
 
 static void tell_writable(struct lh_rpc_client_call *call)
@@ -158,6 +158,13 @@ static size_t add_metadata(const struct lh_rpc_client_call *call, nghttp2_nv *fi
     return count;
 }
 
+static void watch_silence(struct client_connection *connection)
+{
+    int64_t keepalive_us = connection->channel->options.keepalive_us;
+    if (keepalive_us > 0 && !lh_timer_is_armed(&connection->keepalive))
+        lh_timer_arm_at_us(&connection->keepalive, lh_clock_us() + keepalive_us);
+}
+
 void lh_rpc_client_call_submit(struct lh_rpc_client_call *call, struct client_connection *connection)
 {
     struct lh_rpc_channel *channel = call->channel;
@@ -194,7 +201,7 @@ void lh_rpc_client_call_submit(struct lh_rpc_client_call *call, struct client_co
         lh_rpc_client_call_answer(call, LH_GRPC_UNAVAILABLE, LH_RPC_NOT_SENT, "the connection takes no more calls");
         return;
     }
-    lh_rpc_client_connection_watch_silence(connection);
+    watch_silence(connection);
     lh_rpc_connection_touch(&connection->io);
 }
 
@@ -237,7 +244,8 @@ bool lh_rpc_channel_is_connecting(const struct lh_rpc_channel *channel)
     return channel->connect_fd >= 0 || lh_link_is_linked(&channel->connect_next.link);
 }
 
-struct client_connection *lh_rpc_channel_usable(struct lh_rpc_channel *channel)
+/* NULL: no connection takes new calls. */
+static struct client_connection *usable(struct lh_rpc_channel *channel)
 {
     struct client_connection *connection = channel->current;
 
@@ -262,18 +270,11 @@ void lh_rpc_channel_want_connection(struct lh_rpc_channel *channel)
     lh_defer(channel->loop, &channel->connect_next);
 }
 
-void lh_rpc_client_connection_watch_silence(struct client_connection *connection)
-{
-    int64_t keepalive_us = connection->channel->options.keepalive_us;
-    if (keepalive_us > 0 && !lh_timer_is_armed(&connection->keepalive))
-        lh_timer_arm_at_us(&connection->keepalive, lh_clock_us() + keepalive_us);
-}
-
 /* --- begin and go on --- */
 
 static void dispatch(struct lh_rpc_client_call *call)
 {
-    struct client_connection *connection = lh_rpc_channel_usable(call->channel);
+    struct client_connection *connection = usable(call->channel);
     if (connection != NULL)
         lh_rpc_client_call_submit(call, connection);
     else

@@ -118,18 +118,13 @@ void lh_rpc_client_call_answer(struct lh_rpc_client_call *call, enum lh_grpc_cod
                                const char *message);
 /* Answers the call with the server's answer. */
 void lh_rpc_client_call_accept(struct lh_rpc_client_call *call);
-/* Answers a call whose connection is of no use any more: IN_FLIGHT once its headers were sent. */
-void lh_rpc_client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message);
-/* The same with each call of a list. */
+/* Answers each call of a connection that is of no use any more: IN_FLIGHT once its headers were sent. */
 void lh_rpc_client_calls_lose(struct lh_link *calls, enum lh_grpc_code code, const char *message);
 void lh_rpc_client_call_deliver(struct lh_rpc_client_call *call); /* calls on_done and frees the call */
 
 void lh_rpc_channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason);
 bool lh_rpc_channel_is_connecting(const struct lh_rpc_channel *channel);
-/* NULL: no connection takes new calls. */
-struct client_connection *lh_rpc_channel_usable(struct lh_rpc_channel *channel);
 void lh_rpc_channel_want_connection(struct lh_rpc_channel *channel);
-void lh_rpc_client_connection_watch_silence(struct client_connection *connection);
 
 /* --- client_answer.c --- */
 

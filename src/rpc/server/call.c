@@ -167,7 +167,8 @@ void lh_rpc_call_wait_for_rest(struct lh_rpc_call *call)
     wait_in(call, &call->connection->unfinished, lh_clock_us());
 }
 
-void lh_rpc_call_wait_for_reader(struct lh_rpc_call *call)
+/* Some of the answer was taken, or none yet. */
+static void wait_for_reader(struct lh_rpc_call *call)
 {
     wait_in(call, &call->connection->answered, lh_clock_us());
 }
@@ -194,7 +195,7 @@ static ssize_t on_read_output(nghttp2_session *session, int32_t stream_id, uint8
     tell_writable(call);
     if (lh_rpc_outbox_unsent(&call->outbox) > 0) {
         if (call->state == CALL_FINISHING)
-            lh_rpc_call_wait_for_reader(call);
+            wait_for_reader(call);
         return (ssize_t)taken;
     }
     if (call->state == CALL_FINISHING) {
@@ -296,7 +297,7 @@ static void finish(struct lh_rpc_call *call, enum lh_grpc_code code, const char 
     call->state = CALL_FINISHING;
     lh_list_remove(&call->in_waiting);
     if (lh_rpc_outbox_unsent(&call->outbox) > 0)
-        lh_rpc_call_wait_for_reader(call);
+        wait_for_reader(call);
     if (call->outcome >= LH_STATUS_COUNT || lh_status_grpc((enum lh_status)call->outcome) != call->code)
         call->outcome = (uint8_t)(LH_STATUS_COUNT + call->code);
     if (!call->has_response) {

@@ -160,6 +160,11 @@ static void pause_accepting(struct listener *listener)
     lh_timer_arm_at_us(&listener->pause, lh_clock_us() + ACCEPT_PAUSE_US);
 }
 
+void lh_rpc_server_set_max_connections(struct lh_rpc_server *server, size_t max_connections)
+{
+    server->options.max_connections = max_connections;
+}
+
 /* More than there may be are closed without a word: one that hears GOAWAY has been connected, and comes back at once.
  */
 static void admit(struct lh_rpc_server *server, int fd, const struct lh_address *peer)

@@ -11,7 +11,6 @@
  */
 #include "rpc/server/server_internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

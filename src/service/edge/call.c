@@ -79,8 +79,7 @@ static const struct lh_place *find_away(const struct lh_service *service, const 
         of = lh_places_home(places);
     if (is_away(of))
         return of;
-    for (size_t i = 0; i < lh_places_count(places); i++) {
-        const struct lh_place *place = lh_places_at(places, i);
+    for (const struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;) {
         bool has_it = ns != NULL && lh_places_has(places, place, ns, false);
         if ((other == NULL || has_it) && is_away(place))
             other = place;
@@ -96,10 +95,16 @@ const char *lh_call_words_of_outage(const struct lh_service *service, const char
     const struct lh_place *place = find_away(service, ns, key);
     char why_not[LH_SPREAD_WORDS_BYTES];
     struct lh_readiness readiness;
+    const char *lacking;
     bool has_cause;
 
     if (ns != NULL && key != NULL && lh_places_why_not(service->places, ns, key, why_not)) {
         snprintf(words, LH_OUTAGE_WORDS_BYTES, "%s: %s", why_not, what_next);
+        return words;
+    }
+    lacking = lh_places_lacking(service->places);
+    if (key == NULL && lacking != NULL && !is_away(place)) {
+        snprintf(words, LH_OUTAGE_WORDS_BYTES, "keys of %s are on their way between databases: %s", lacking, what_next);
         return words;
     }
     lh_coordinator_readiness(place->coordinator, &readiness);

@@ -109,11 +109,6 @@ static struct client *client_of(struct lh_rpc_call *call)
     return client;
 }
 
-const struct lh_access_caller *lh_usage_identity(struct lh_rpc_call *call)
-{
-    return &client_of(call)->identity;
-}
-
 struct lh_usage *lh_usage_of(struct lh_rpc_call *call)
 {
     const char *principal = lh_rpc_call_principal(call);
@@ -210,7 +205,7 @@ static const char *credentials(const struct lh_rpc_call *call)
 static bool knows_tokens(const struct lh_service *service)
 {
     return lh_access_is_loaded(service->access) &&
-           (lh_places_count(service->places) == 1 || lh_places_home(service->places)->has_rules);
+           (service->placed_store == NULL || lh_places_home(service->places)->has_rules);
 }
 
 static bool enter_by_token(struct lh_rpc_call *call, const char *header, struct lh_access_caller *caller)
@@ -250,7 +245,7 @@ static bool identify(struct lh_rpc_call *call, struct lh_access_caller *by_token
     const char *header = credentials(call);
 
     *by_token = (struct lh_access_caller){0};
-    *caller = lh_usage_identity(call);
+    *caller = &client_of(call)->identity;
     if (!lh_access_is_ready(lh_call_service(call)->access)) {
         lh_call_fail(call, LH_DATABASE_UNAVAILABLE, NULL, NULL, NULL);
         return false;
@@ -335,10 +330,11 @@ bool lh_permit_knows_rules(struct lh_rpc_call *call, const char *ns, bool includ
     const struct lh_places *places = lh_call_service(call)->places;
     bool is_spread = lh_places_is_spread(places, ns), has_some = false; /* all of its databases have its rules */
 
-    for (size_t i = 0; is_spread && i < lh_places_count(places); i++)
-        has_some |= lh_places_at(places, i)->has_rules && lh_places_has(places, lh_places_at(places, i), ns, false);
-    for (size_t i = 0; lh_places_count(places) > 1 && i < lh_places_count(places); i++) {
-        const struct lh_place *place = lh_places_at(places, i);
+    if (lh_call_service(call)->placed_store == NULL)
+        return true;
+    for (const struct lh_place *place = NULL; is_spread && (place = lh_places_next(places, place)) != NULL;)
+        has_some |= place->has_rules && lh_places_has(places, place, ns, false);
+    for (const struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;) {
         bool counts =
             place == lh_places_home(places) || (!has_some && lh_places_has(places, place, ns, include_children));
         if (counts && !place->has_rules)

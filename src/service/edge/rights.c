@@ -32,7 +32,7 @@ static void on_look(void *arg)
 }
 
 /* There may be a hundred thousand waiters, and a refusal costs some microseconds: so in turns. */
-static void look_at_what_is_open(struct lh_service *service)
+void lh_rights_look(struct lh_service *service)
 {
     service->rights_round++;
     if (service->looks_in_turns)
@@ -78,7 +78,7 @@ static void load(struct lh_service *service, const struct lh_access_answer *answ
             "authorization is on, and there is no rule and no admin_principals, so everything is denied: set "
             "admin_principals to the principal of the first administrator (a denial in this log names the caller's), "
             "or run: leasehold access grant PRINCIPAL NAMESPACE RIGHT --database URL");
-    look_at_what_is_open(service);
+    lh_rights_look(service);
 }
 
 static void on_rules(void *arg, const struct lh_access_answer *answer)
@@ -86,15 +86,21 @@ static void on_rules(void *arg, const struct lh_access_answer *answer)
     load(arg, answer, true);
 }
 
-static void on_rules_of_place(void *arg, const struct lh_access_answer *answer)
+void lh_rights_gather(struct lh_service *service)
 {
-    struct lh_place *place = arg;
     struct lh_access_answer all;
     struct lh_arena arena = {0};
 
-    lh_places_keep_rules(place->service->places, place, answer);
-    load(place->service, &all, lh_places_gather_rules(place->service->places, &all, &arena));
+    load(service, &all, lh_places_gather_rules(service->places, &all, &arena));
     lh_arena_finish(&arena);
+}
+
+static void on_rules_of_place(void *arg, const struct lh_access_answer *answer)
+{
+    struct lh_place *place = arg;
+
+    lh_places_keep_rules(place->service->places, place, answer);
+    lh_rights_gather(place->service);
 }
 
 static void on_spread(void *arg, const struct lh_spread_answer *answer)
@@ -102,16 +108,17 @@ static void on_spread(void *arg, const struct lh_spread_answer *answer)
     struct lh_place *place = arg;
 
     if (lh_places_keep_spread(place->service->places, place, answer))
-        look_at_what_is_open(place->service); /* waiters of keys that have gone elsewhere */
+        lh_rights_look(place->service); /* waiters of keys that have gone elsewhere */
+    lh_route_join(place->service, place);
 }
 
 void lh_service_set_access(struct lh_service *service, bool is_on, const char *const *admins, size_t admin_count)
 {
     lh_access_configure(service->access, is_on, admins, admin_count);
     service->admin_count = admin_count;
-    for (size_t i = 0; i < lh_places_count(service->places); i++)
-        lh_coordinator_need_rules(lh_places_at(service->places, i)->coordinator, is_on);
-    look_at_what_is_open(service);
+    for (struct lh_place *place = NULL; (place = lh_places_next(service->places, place)) != NULL;)
+        lh_coordinator_need_rules(place->coordinator, is_on);
+    lh_rights_look(service);
 }
 
 static void tell_used(struct lh_service *service, int64_t now_us)
@@ -138,15 +145,17 @@ void lh_rights_start(struct lh_service *service, struct lh_loop *loop)
         lh_backlog_item_init(&service->look, on_look, service);
     }
     lh_denials_init(&service->denials, service->store);
-    for (size_t i = 0; i < lh_places_count(service->places); i++) {
-        struct lh_place *place = lh_places_at(service->places, i);
-        bool is_only = lh_places_count(service->places) == 1;
-        place->service = service;
-        lh_coordinator_on_rules(place->coordinator, is_only ? on_rules : on_rules_of_place,
-                                is_only ? (void *)service : place);
-        if (place->spread_count > 0)
-            lh_coordinator_on_spread(place->coordinator, on_spread, place);
-    }
+}
+
+void lh_rights_start_place(struct lh_service *service, struct lh_place *place)
+{
+    bool is_only = service->placed_store == NULL;
+
+    place->service = service;
+    lh_coordinator_on_rules(place->coordinator, is_only ? on_rules : on_rules_of_place,
+                            is_only ? (void *)service : place);
+    if (place->spread_count > 0)
+        lh_coordinator_on_spread(place->coordinator, on_spread, place);
     if (lh_places_spread_count(service->places) > 0)
         lh_places_lack_spread(service->places);
 }
@@ -158,7 +167,7 @@ void lh_rights_tick(struct lh_service *service)
 
     lh_coordinator_stats(lh_places_home(service->places)->coordinator, &stats);
     if (lh_access_set_now(service->access, now_us + stats.clock_offset_us))
-        look_at_what_is_open(service);
+        lh_rights_look(service);
     lh_denials_tick(&service->denials, now_us);
     tell_used(service, now_us);
 }

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "access/bearer.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "service/call_internal.h"

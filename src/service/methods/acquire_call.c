@@ -77,7 +77,7 @@ static void give_back(struct acquire_call *acquire)
     back->request.count = count;
     back->request.on_done = on_given_back;
     back->request.arg = back;
-    if (lh_coordinator_release(acquire->coordinator, &back->request) != LH_OK)
+    if (lh_route_release(acquire->service, &back->request) != LH_OK)
         on_given_back(&back->request);
 }
 
@@ -212,6 +212,9 @@ void lh_acquire_on_done(struct lh_acquire *request, const struct lh_acquire_resu
         acquire->is_told = !result->is_renewal;
         if (acquire->is_told)
             return;
+    } else if (acquire->call != NULL && result->status == LH_DATABASE_UNAVAILABLE &&
+               lh_acquire_coordinator(acquire->service, request) != acquire->coordinator) {
+        lh_acquire_refuse_moved(acquire->call, request);
     } else if (acquire->call != NULL) {
         acquire->is_refused = true;
         lh_acquire_name_holders(acquire->service, request, result, on_refused, acquire);
@@ -275,16 +278,14 @@ bool lh_acquire_check_rights(struct lh_service *service, int max)
         lh_list_remove(&acquire->in_order);
         lh_list_append(&service->acquires, &acquire->in_order);
         const char *forbidden = call == NULL ? NULL : lh_permit_forbidden(&acquire->who, &acquire->acquire);
-        bool is_moved = lh_acquire_coordinator(service, &acquire->acquire) != acquire->coordinator;
-        if (call == NULL || (forbidden == NULL && !is_moved))
-            continue;
-        acquire->call = NULL;
-        lh_rpc_call_set_data(call, NULL);
-        if (forbidden != NULL)
+        if (forbidden != NULL) {
+            acquire->call = NULL;
+            lh_rpc_call_set_data(call, NULL);
             lh_permit_refuse(call, &acquire->who, LH_RIGHT_LEASE, forbidden);
-        else
-            lh_acquire_refuse_moved(call, &acquire->acquire);
-        lh_coordinator_cancel(acquire->coordinator, &acquire->acquire);
+            lh_coordinator_cancel(acquire->coordinator, &acquire->acquire);
+        } else if (call != NULL && lh_acquire_coordinator(service, &acquire->acquire) != acquire->coordinator) {
+            lh_coordinator_send_back(acquire->coordinator, &acquire->acquire);
+        }
     }
     return false;
 }

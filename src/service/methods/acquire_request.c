@@ -332,8 +332,8 @@ static void start(struct lh_rpc_call *call, const struct lh_access_caller *who, 
     lh_acquire_call_destroy(acquire);
 }
 
-void lh_acquire_begin_call(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress,
-                           acquire_granted_fn *tell)
+static void begin(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress,
+                  acquire_granted_fn *tell)
 {
     struct lh_access_caller who;
     const char *forbidden;
@@ -355,7 +355,7 @@ void lh_acquire_begin(struct lh_asked *asked, const void *request, lh_progress_c
     struct lh_acquire acquire = {0};
 
     if (lh_asked_check(asked, lh_validate_acquire(&asked->v, request, &acquire)))
-        lh_acquire_begin_call(asked->call, &acquire, on_progress, tell);
+        begin(asked->call, &acquire, on_progress, tell);
 }
 
 void lh_acquire_on_request(struct lh_asked *asked, const void *request)
@@ -368,5 +368,5 @@ void lh_acquire_all_on_request(struct lh_asked *asked, const void *request)
     struct lh_acquire acquire = {0};
 
     if (lh_asked_check(asked, lh_validate_acquire_all(&asked->v, request, &acquire)))
-        lh_acquire_begin_call(asked->call, &acquire, NULL, lh_acquire_tell_leases);
+        begin(asked->call, &acquire, NULL, lh_acquire_tell_leases);
 }

@@ -100,7 +100,7 @@ static bool turn_to_next(struct reap *reap)
         reap->request.namespaces = count > 0 ? namespaces : NULL;
         reap->request.namespace_count = count;
         reap->request.max = reap->left;
-        if (count > 0 || all->namespace_count == 0)
+        if (count > 0 || (all->namespace_count == 0 && lh_places_is_live(place)))
             return true;
     }
     return false;
@@ -344,9 +344,27 @@ static void add_databases(Leasehold__V1__GetStatusResponse *response, const stru
     if (count == 1)
         return;
     response->databases = lh_arena_alloc(arena, count * sizeof(*response->databases));
-    for (; response->n_databases < count; response->n_databases++)
-        response->databases[response->n_databases] =
-            new_database(lh_places_at(service->places, response->n_databases), is_admin, arena);
+    for (const struct lh_place *place = NULL; (place = lh_places_next(service->places, place)) != NULL;)
+        response->databases[response->n_databases++] = new_database(place, is_admin, arena);
+}
+
+static void add_spread(Leasehold__V1__GetStatusResponse *response, const struct lh_service *service,
+                       struct lh_arena *arena)
+{
+    struct lh_service_slots slots;
+    size_t count = 0;
+
+    while (lh_places_slots(service->places, count, &slots))
+        count++;
+    response->spread = lh_arena_alloc(arena, (count + 1) * sizeof(*response->spread));
+    while (lh_places_slots(service->places, response->n_spread, &slots)) {
+        Leasehold__V1__SpreadStatus *status = lh_arena_alloc(arena, sizeof(*status));
+        leasehold__v1__spread_status__init(status);
+        status->namespace_ = lh_message_namespace(slots.ns, arena);
+        status->database = (char *)(uintptr_t)slots.database;
+        status->slots = (int32_t)slots.count;
+        response->spread[response->n_spread++] = status;
+    }
 }
 
 void lh_get_status_on_request(struct lh_asked *asked, const void *request)
@@ -387,6 +405,7 @@ void lh_get_status_on_request(struct lh_asked *asked, const void *request)
         if (server.common_path != NULL)
             response.common_path = (char *)(uintptr_t)server.common_path;
         add_databases(&response, service, is_admin, arena);
+        add_spread(&response, service, arena);
         lh_call_reply(call, &response.base, arena);
     }
 }

@@ -28,7 +28,6 @@ struct watcher {
     char *name; /* of the service */
     serving_status told;
     int64_t told_us;
-    bool is_known; /* of an unknown service SERVICE_UNKNOWN is told once, it never changes */
 };
 
 /* NULL: that is no name of one of several databases. */
@@ -36,12 +35,9 @@ static const struct lh_place *find_database(const struct lh_service *service, co
 {
     size_t size = strlen(DATABASE);
 
-    for (size_t i = 0; strncmp(name, DATABASE, size) == 0 && i < lh_places_count(service->places); i++) {
-        const struct lh_place *place = lh_places_at(service->places, i);
-        if (place->name[0] != '\0' && strcmp(place->name, name + size) == 0)
-            return place;
-    }
-    return NULL;
+    if (strncmp(name, DATABASE, size) != 0 || name[size] == '\0')
+        return NULL;
+    return lh_places_named(service->places, name + size);
 }
 
 const char *const lh_service_names[] = {
@@ -72,6 +68,8 @@ static serving_status status_now(const struct lh_service *service, const char *n
     const struct lh_place *database = find_database(service, name);
     struct lh_readiness readiness;
 
+    if (!is_known(service, name))
+        return STATUS(SERVICE_UNKNOWN);
     if (service->is_draining)
         return STATUS(NOT_SERVING);
     if (database != NULL)
@@ -87,6 +85,8 @@ static serving_status status_of_tick(const struct lh_service *service, const cha
     const struct lh_place *database = find_database(service, name);
     bool was_serving = database != NULL ? database->was_ready && !service->is_draining : service->was_serving;
 
+    if (!is_known(service, name))
+        return STATUS(SERVICE_UNKNOWN);
     return was_serving ? STATUS(SERVING) : STATUS(NOT_SERVING);
 }
 
@@ -158,11 +158,10 @@ void lh_health_watch_on_message(struct lh_rpc_call *call, const void *data, size
         watcher->caller = caller;
         watcher->call = call;
         watcher->name = lh_strdup(request->service);
-        watcher->is_known = is_known(service, request->service);
         lh_list_append(&service->health_watchers, &watcher->link);
         service->health_watcher_count++;
         lh_rpc_call_set_data(call, watcher);
-        tell(watcher, watcher->is_known ? status_now(service, watcher->name) : STATUS(SERVICE_UNKNOWN));
+        tell(watcher, status_now(service, watcher->name));
         if (service->is_draining)
             send_away(watcher);
     }
@@ -185,8 +184,8 @@ void lh_health_watch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 /* Of several, each gets a line in the log when it comes and when it goes. */
 static void note_databases(struct lh_service *service)
 {
-    for (size_t i = 0; lh_places_count(service->places) > 1 && i < lh_places_count(service->places); i++) {
-        struct lh_place *place = lh_places_at(service->places, i);
+    for (struct lh_place *place = NULL;
+         lh_places_count(service->places) > 1 && (place = lh_places_next(service->places, place)) != NULL;) {
         struct lh_readiness readiness;
         lh_coordinator_readiness(place->coordinator, &readiness);
         if (readiness.is_ready == place->was_ready)
@@ -216,7 +215,7 @@ void lh_service_tick(struct lh_service *service)
                 service->is_draining ? "draining" : readiness.words);
     }
     LH_LIST_EACH(struct watcher, watcher, &service->health_watchers, link)
-        if (watcher->is_known && watcher->told != status_of_tick(service, watcher->name))
+        if (watcher->told != status_of_tick(service, watcher->name))
             tell(watcher, status_of_tick(service, watcher->name));
         else if (is_quiet(watcher, now_us))
             tell(watcher, watcher->told);

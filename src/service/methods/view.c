@@ -1,5 +1,6 @@
 /* ConsoleService: views for people; and the lists of schedules and ticks. A method names the view of the store, the message for its rows, and the right that it needs. */
 #include <stdio.h>
+#include <string.h>
 
 #include "leasehold/v1/console.pb-c.h"
 #include "service/call_internal.h"
@@ -139,8 +140,29 @@ static void permit_and_ask(struct wanted *wanted)
     lh_access_leave(&who);
 }
 
+/* The page of another daemon may go on in a database that this one lacks. */
+static bool check_database(struct lh_validator *v, const struct wanted *wanted)
+{
+    const char *after;
+    const struct lh_place *place = lh_placed_view_first(v->places, wanted->after, &after);
+    int size = (int)strcspn(wanted->after, ":");
+
+    if (place == NULL)
+        return lh_violations_add(v->violations, "page_token",
+                                 "goes on in database %.*s, which this daemon does not have: ask for the first page",
+                                 size, wanted->after);
+    if (wanted->key[0] != '\0' ? lh_places_of(v->places, wanted->ns, wanted->key) == place
+                               : lh_places_has(v->places, place, wanted->ns, wanted->include_children))
+        return true;
+    return lh_violations_add(v->violations, "page_token",
+                             "goes on in database %s, which this daemon does not ask for it: ask for the first page",
+                             place->name);
+}
+
 static bool check_page(struct lh_validator *v, const Leasehold__V1__ListRequest *request, struct wanted *wanted)
 {
+    bool is_placed = lh_call_service(wanted->call)->placed_store != NULL;
+    bool is_by_database = is_placed && wanted->method->view != LH_VIEW_NAMESPACES;
     char since[24];
     const char *ignored;
     bool is_valid = lh_validate_page_size(v, request->page_size, "page_size", &wanted->page_size);
@@ -153,9 +175,13 @@ static bool check_page(struct lh_validator *v, const Leasehold__V1__ListRequest 
         snprintf(since, sizeof(since), "%lld", (long long)wanted->since_us);
         wanted->filter = lh_page_filter(wanted->filter, since);
     }
-    if (request->page_token[0] == '\0' || lh_page_token_parse(request->page_token, LH_PAGE_VIEW + wanted->method->view,
-                                                              wanted->filter, v->arena, &ignored, &wanted->after))
+    if (is_by_database)
+        wanted->filter = lh_page_filter(wanted->filter, "database");
+    if (request->page_token[0] == '\0')
         return is_valid;
+    if (lh_page_token_parse(request->page_token, LH_PAGE_VIEW + wanted->method->view, wanted->filter, v->arena,
+                            &ignored, &wanted->after))
+        return (!is_by_database || check_database(v, wanted)) && is_valid;
     return lh_violations_add(v->violations, "page_token",
                              "must be the next_page_token of a page that was asked with the same filters");
 }

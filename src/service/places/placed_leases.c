@@ -2,6 +2,9 @@
  * A page of the leases of a spread namespace: its databases are asked for the same page, one after the other, and their
  * answers are merged in the order of scopes. Each database is known as far as its answer goes, so the page ends where the
  * shortest of the answers does.
+ *
+ * Leases that move meanwhile may be in no answer. Where some have come to another database all are asked again; while some
+ * are on their way there is no list.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +19,7 @@ struct gather {
     lh_list_cb *on_done;
     void *arg;
     struct lh_arena memory;
+    uint64_t moves; /* when the first was asked */
     struct lh_held_lease *leases;
     size_t count;
     bool is_cut; /* nothing behind this scope is complete */
@@ -125,6 +129,28 @@ static void finish(struct gather *gather)
 
 static enum lh_status ask_next(struct gather *gather);
 
+static uint64_t count_moves(const struct gather *gather)
+{
+    const struct lh_spread_namespace *spread = lh_places_spread(gather->places, gather->ns);
+
+    return spread != NULL ? lh_spread_moves(spread->slots) : 0;
+}
+
+static bool lacks_leases(const struct gather *gather)
+{
+    const struct lh_spread_namespace *spread = lh_places_spread(gather->places, gather->ns);
+
+    return spread != NULL && lh_spread_lacks_leases(spread->slots);
+}
+
+static enum lh_status ask_first(struct gather *gather)
+{
+    gather->at = gather->count = 0;
+    gather->is_cut = false;
+    gather->moves = count_moves(gather);
+    return lacks_leases(gather) ? LH_DATABASE_UNAVAILABLE : ask_next(gather);
+}
+
 static void on_list(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_list_answer *answer)
 {
     struct gather *gather = arg;
@@ -136,6 +162,13 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
         status = ask_next(gather);
         error = NULL;
         if (status == LH_OK && gather->at < lh_places_count(gather->places))
+            return;
+    }
+    if (status == LH_OK && lacks_leases(gather))
+        status = LH_DATABASE_UNAVAILABLE;
+    if (status == LH_OK && count_moves(gather) != gather->moves) {
+        status = ask_first(gather);
+        if (status == LH_OK)
             return;
     }
     if (status == LH_OK)
@@ -177,7 +210,7 @@ enum lh_status lh_placed_leases(const struct lh_places *places, const char *ns, 
     gather->request.state = copy(gather, request->state);
     gather->on_done = on_done;
     gather->arg = arg;
-    status = ask_next(gather);
+    status = ask_first(gather);
     if (status != LH_OK)
         destroy(gather);
     return status;

@@ -2,8 +2,8 @@
  * A page of policies or of rules: all databases are asked for one, in turn. Their answers are merged in the order of
  * the list, as far as every database has answered: to the end of the page that ends first.
  *
- * A page of a view has the rows of one database, then those of the next. Its `after` is the number of the database, a
- * colon, and the `after` of that database.
+ * A page of a view has the rows of one database, then those of the next, in the order of their names, which is the same in
+ * every daemon. Its `after` is the name of the database, a colon, and the `after` of that database.
  */
 #include "service/places_internal.h"
 
@@ -65,6 +65,8 @@ static enum lh_status begin(struct gather *gather, enum lh_status (*ask)(struct 
 /* True: the database `next` is asked. False: there is none, or `status` says why it is not asked. */
 static bool goes_on(struct gather *gather, size_t next, enum lh_status *status, const struct lh_error **error)
 {
+    while (next < lh_places_count(gather->places) && !lh_places_is_live(lh_places_at(gather->places, next)))
+        next++;
     if (next >= lh_places_count(gather->places))
         return false;
     gather->at = next;
@@ -233,6 +235,8 @@ enum lh_status lh_placed_list(const struct lh_places *places, const struct lh_li
 {
     struct gather *gather = create(places, page->page_size, arg);
 
+    while (!lh_places_is_live(lh_places_at(places, gather->at)))
+        gather->at++;
     gather->on_done = on_done;
     gather->page = *page;
     for (size_t i = 0; i < 2; i++)
@@ -247,6 +251,8 @@ static bool is_asked(const struct gather *gather, size_t at)
     const struct lh_view_request *request = &gather->request;
     const struct lh_place *place = lh_places_at(gather->places, at);
 
+    if (!lh_places_is_live(place))
+        return false;
     if (request->view == LH_VIEW_DAEMONS)
         return true;
     if (request->view == LH_VIEW_DATABASE)
@@ -261,12 +267,21 @@ static bool is_asked(const struct gather *gather, size_t at)
     return false;
 }
 
-/* From `at` on, or the number of databases. */
-static size_t next_asked(const struct gather *gather, size_t at)
+static const char *name_of(const struct gather *gather, size_t at)
 {
-    while (at < lh_places_count(gather->places) && !is_asked(gather, at))
-        at++;
-    return at;
+    return lh_places_at(gather->places, at)->name;
+}
+
+/* The first behind the name, or the number of databases. */
+static size_t next_asked(const struct gather *gather, const char *name)
+{
+    size_t count = lh_places_count(gather->places), next = count;
+
+    for (size_t at = 0; at < count; at++)
+        if (is_asked(gather, at) && strcmp(name_of(gather, at), name) > 0 &&
+            (next == count || strcmp(name_of(gather, at), name_of(gather, next)) < 0))
+            next = at;
+    return next;
 }
 
 static bool is_after(const struct gather *gather, size_t column)
@@ -277,12 +292,11 @@ static bool is_after(const struct gather *gather, size_t column)
 /* Where the page goes on: its rows say so, and after the last of a database the next one does. */
 static const char *place_after(struct gather *gather, size_t at, const char *after)
 {
-    char number[24];
-    size_t size = (size_t)snprintf(number, sizeof(number), "%zu:", at);
-    char *text = lh_arena_alloc(&gather->memory, size + strlen(after) + 1);
+    const char *name = name_of(gather, at);
+    size_t size = strlen(name) + strlen(after) + 2;
+    char *text = lh_arena_alloc(&gather->memory, size);
 
-    strcpy(text, number);
-    strcpy(text + size, after);
+    snprintf(text, size, "%s:%s", name, after);
     return text;
 }
 
@@ -326,7 +340,7 @@ static void on_view(void *arg, enum lh_status status, const struct lh_error *err
     struct gather *gather = arg;
 
     if (status == LH_OK) {
-        size_t next = next_asked(gather, gather->at + 1);
+        size_t next = next_asked(gather, name_of(gather, gather->at));
         take_view(gather, rows);
         gather->has_more = rows->has_more;
         if (next < lh_places_count(gather->places) && !rows->has_more && !is_stopped(rows)) {
@@ -360,12 +374,25 @@ static enum lh_status ask_view(struct gather *gather)
     return store->ops->view == NULL ? LH_UNIMPLEMENTED : store->ops->view(store, &request, on_view, gather);
 }
 
+struct lh_place *lh_placed_view_first(const struct lh_places *places, const char *after, const char **rest)
+{
+    size_t size = strcspn(after, ":");
+    struct lh_place *place = NULL;
+
+    while ((place = lh_places_next(places, place)) != NULL)
+        if (strncmp(place->name, after, size) == 0 && place->name[size] == '\0')
+            break;
+    *rest = after[size] == ':' ? after + size + 1 : "";
+    return place;
+}
+
 enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_view_request *request,
                               lh_rows_cb *on_done, void *arg)
 {
     struct gather *gather = create(places, request->page_size, arg);
     bool is_graph = request->view == LH_VIEW_WAITS && request->key[0] != '\0';
     const char **namespaces = lh_arena_alloc(&gather->memory, (request->namespace_count + 1) * sizeof(*namespaces));
+    const struct lh_place *first = NULL;
 
     gather->on_done = on_done;
     gather->request = *request;
@@ -375,13 +402,10 @@ enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_vi
     gather->request.namespaces = namespaces;
     for (size_t i = 0; i < request->namespace_count; i++)
         namespaces[i] = copy(gather, request->namespaces[i]);
-    if (!is_graph && request->after[0] != '\0') {
-        char *rest;
-        gather->at = strtoul(gather->request.after, &rest, 10);
-        gather->request.after = *rest == ':' ? rest + 1 : "";
-    }
-    gather->at = next_asked(gather, gather->at);
-    if (gather->at >= lh_places_count(places)) {
+    if (!is_graph && request->after[0] != '\0')
+        first = lh_placed_view_first(places, gather->request.after, &gather->request.after);
+    gather->at = first == NULL ? next_asked(gather, "") : (size_t)(first - lh_places_at(places, 0));
+    if (gather->at >= lh_places_count(places) || !is_asked(gather, gather->at)) {
         destroy(gather);
         return LH_INVALID_ARGUMENT;
     }

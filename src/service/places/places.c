@@ -35,63 +35,97 @@ static int compare(const void *a, const void *b)
     return order != 0 ? order : strcmp(one->place->name, other->place->name);
 }
 
-static const char *const *copy_names(struct lh_places *places, struct lh_place *place, const char *const *names,
-                                     size_t count, bool is_spread)
+static int compare_names(const void *a, const void *b)
 {
-    const char **copies = lh_arena_alloc(&places->strings, (count + 1) * sizeof(*copies));
+    const struct lh_place *const *one = a, *const *other = b;
 
-    for (size_t i = 0; i < count; i++) {
-        copies[i] = lh_arena_strdup(&places->strings, names[i]);
-        places->placed[places->placed_count++] =
-            (struct placed){.ns = copies[i], .place = place, .is_spread = is_spread};
-    }
+    return strcmp((*one)->name, (*other)->name);
+}
+
+static const char *const *copy_names(struct lh_place *place, const char *const *names, size_t count)
+{
+    const char **copies = lh_arena_alloc(&place->memory, (count + 1) * sizeof(*copies));
+
+    for (size_t i = 0; i < count; i++)
+        copies[i] = lh_arena_strdup(&place->memory, names[i]);
     return copies;
 }
 
-static void copy(struct lh_places *places, struct lh_place *place, const struct lh_service_place *from)
+static void copy(struct lh_place *place, const struct lh_service_place *from)
 {
-    *place = (struct lh_place){.name = lh_arena_strdup(&places->strings, from->name),
-                               .coordinator = from->coordinator,
+    *place = (struct lh_place){.coordinator = from->coordinator,
                                .store = lh_coordinator_store(from->coordinator),
                                .namespace_count = from->namespace_count,
                                .spread_count = from->spread_count,
                                .is_default = from->is_default};
-    place->namespaces = copy_names(places, place, from->namespaces, from->namespace_count, false);
-    place->spread = copy_names(places, place, from->spread, from->spread_count, true);
+    place->name = lh_arena_strdup(&place->memory, from->name);
+    place->namespaces = copy_names(place, from->namespaces, from->namespace_count);
+    place->spread = copy_names(place, from->spread, from->spread_count);
 }
 
-/* Makes one of so many entries of a namespace. */
-static struct placed unite(struct lh_places *places, const struct placed *entries, size_t count)
+static bool has_spread(const struct lh_place *place, const char *ns)
 {
-    struct placed all = entries[0];
-
-    if (!all.is_spread)
-        return all;
-    all.spread = &places->spread[places->spread_count++];
-    *all.spread = (struct lh_spread_namespace){
-        .ns = all.ns,
-        .names = lh_arena_alloc(&places->strings, count * sizeof(*all.spread->names)),
-        .places = lh_arena_alloc(&places->strings, count * sizeof(struct lh_place *)),
-        .count = count,
-    };
-    for (size_t i = 0; i < count; i++) {
-        all.spread->places[i] = entries[i].place;
-        all.spread->names[i] = entries[i].place->name;
-    }
-    all.spread->slots = lh_spread_create(all.spread->names, count);
-    return all;
+    for (size_t i = 0; i < place->spread_count; i++)
+        if (strcmp(place->spread[i], ns) == 0)
+            return true;
+    return false;
 }
 
-/* They are in order. */
-static void unite_all(struct lh_places *places)
+/* Finds the places of a spread namespace. What is known of their slots is kept. */
+static void spread_out(struct lh_places *places, struct placed *placed)
 {
-    size_t kept = 0, next;
+    struct lh_spread_namespace *spread = placed->spread;
+    struct lh_spread *before = spread->slots;
 
-    for (size_t at = 0; at < places->placed_count; at = next) {
-        for (next = at + 1; next < places->placed_count; next++)
-            if (strcmp(places->placed[at].ns, places->placed[next].ns) != 0)
-                break;
-        places->placed[kept++] = unite(places, &places->placed[at], next - at);
+    lh_arena_reset(&spread->memory);
+    spread->count = 0;
+    spread->names = lh_arena_alloc(&spread->memory, places->count * sizeof(*spread->names));
+    spread->places = lh_arena_alloc(&spread->memory, places->count * sizeof(struct lh_place *));
+    for (struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;)
+        if (has_spread(place, spread->ns))
+            spread->places[spread->count++] = place;
+    qsort(spread->places, spread->count, sizeof(struct lh_place *), compare_names);
+    for (size_t i = 0; i < spread->count; i++)
+        spread->names[i] = spread->places[i]->name;
+    spread->slots = lh_spread_create(spread->names, spread->count);
+    if (before != NULL)
+        lh_spread_adopt(spread->slots, before);
+    lh_spread_destroy(before);
+    placed->place = spread->places[0];
+}
+
+/* Those that the place has come, or have gone. */
+static void spread_out_again(struct lh_places *places, const struct lh_place *place)
+{
+    for (size_t i = 0; i < places->placed_count; i++)
+        if (places->placed[i].spread != NULL && has_spread(place, places->placed[i].ns))
+            spread_out(places, &places->placed[i]);
+}
+
+static void put(struct lh_places *places, struct lh_place *place, const char *const *names, size_t count,
+                bool is_spread)
+{
+    for (size_t i = 0; i < count; i++)
+        places->placed[places->placed_count++] =
+            (struct placed){.ns = lh_arena_strdup(&places->strings, names[i]), .place = place, .is_spread = is_spread};
+}
+
+/* Makes one of the entries of each namespace. They are in order. */
+static void unite(struct lh_places *places)
+{
+    size_t kept = 0;
+
+    for (size_t at = 0; at < places->placed_count; at++) {
+        struct placed *placed = &places->placed[kept];
+        if (kept > 0 && strcmp(places->placed[at].ns, placed[-1].ns) == 0)
+            continue;
+        *placed = places->placed[at];
+        kept++;
+        if (!placed->is_spread)
+            continue;
+        placed->spread = &places->spread[places->spread_count++];
+        placed->spread->ns = placed->ns;
+        spread_out(places, placed);
     }
     places->placed_count = kept;
 }
@@ -104,32 +138,134 @@ struct lh_places *lh_places_create(const struct lh_service_place *list, size_t c
     for (size_t i = 0; i < count; i++)
         placed += list[i].namespace_count + list[i].spread_count;
     places->count = count;
-    places->list = lh_alloc_zero(count, sizeof(*places->list));
+    places->list = lh_alloc_zero(LH_PLACES_MAX, sizeof(*places->list));
     places->placed = lh_alloc_zero(placed + 1, sizeof(*places->placed));
     places->spread = lh_alloc_zero(placed + 1, sizeof(*places->spread));
     for (size_t i = 0; i < count; i++) {
-        copy(places, &places->list[i], &list[i]);
+        copy(&places->list[i], &list[i]);
+        put(places, &places->list[i], list[i].namespaces, list[i].namespace_count, false);
+        put(places, &places->list[i], list[i].spread, list[i].spread_count, true);
         if (list[i].is_default)
             places->standard = &places->list[i];
     }
     qsort(places->placed, places->placed_count, sizeof(*places->placed), compare);
-    unite_all(places);
+    unite(places);
     places->home = places->standard != NULL ? places->standard : places->list;
     return places;
+}
+
+static void forget(struct lh_place *place)
+{
+    lh_arena_finish(&place->rule_memory);
+    lh_arena_finish(&place->memory);
+    *place = (struct lh_place){0};
 }
 
 void lh_places_destroy(struct lh_places *places)
 {
     for (size_t i = 0; i < places->count; i++)
-        lh_arena_finish(&places->list[i].rule_memory);
-    for (size_t i = 0; i < places->spread_count; i++)
+        forget(&places->list[i]);
+    for (size_t i = 0; i < places->spread_count; i++) {
         lh_spread_destroy(places->spread[i].slots);
+        lh_arena_finish(&places->spread[i].memory);
+    }
     lh_arena_finish(&places->strings);
     free(places->spread);
     free(places->placed);
     free(places->list);
     free(places);
 }
+
+/* --- a reload --- */
+
+struct lh_place *lh_places_add(struct lh_places *places, const struct lh_service_place *from)
+{
+    struct lh_place *place = places->list;
+
+    while (place->coordinator != NULL)
+        place++;
+    if (place == places->list + places->count)
+        places->count++;
+    copy(place, from);
+    spread_out_again(places, place);
+    return place;
+}
+
+static struct lh_place *find_of(const struct lh_places *places, const struct lh_coordinator *coordinator)
+{
+    struct lh_place *place = places->list;
+
+    while (place->coordinator != coordinator)
+        place++;
+    return place;
+}
+
+void lh_places_remove(struct lh_places *places, const struct lh_coordinator *coordinator)
+{
+    struct lh_place *place = find_of(places, coordinator);
+
+    place->is_removed = true;
+    spread_out_again(places, place);
+    place->spread_count = 0;
+    place->rule_count = 0;
+}
+
+void lh_places_forget(struct lh_places *places, const struct lh_coordinator *coordinator)
+{
+    forget(find_of(places, coordinator));
+}
+
+/* The slots of a spread namespace that the place has, and those that no place, or several, have. */
+static void count_slots(const struct lh_spread_namespace *spread, const struct lh_place *place, size_t *own,
+                        size_t *unserved)
+{
+    *own = 0;
+    for (size_t i = 0; i < spread->count; i++)
+        if (spread->places[i] == place)
+            *own = lh_spread_count(spread->slots, i);
+    *unserved = lh_spread_count(spread->slots, spread->count);
+}
+
+bool lh_places_may_remove(const struct lh_places *places, const char *name, char why[LH_SERVICE_WORDS_BYTES])
+{
+    const struct lh_place *place = lh_places_named(places, name);
+
+    for (size_t i = 0; i < place->spread_count; i++) {
+        size_t own, unserved;
+        count_slots(lh_places_spread(places, place->spread[i]), place, &own, &unserved);
+        if (own > 0)
+            snprintf(
+                why, LH_SERVICE_WORDS_BYTES,
+                "has %zu of %d slots of %s: move its keys to other sections first, with deploy/move-namespace keys",
+                own, LH_SPREAD_SLOTS, place->spread[i]);
+        else if (unserved > 0)
+            snprintf(why, LH_SERVICE_WORDS_BYTES,
+                     "may have keys of %s, because %zu of %d slots are in no database that is known, or in two: reload "
+                     "again when all are served, as the log says",
+                     place->spread[i], unserved, LH_SPREAD_SLOTS);
+        if (own + unserved > 0)
+            return false;
+    }
+    return true;
+}
+
+bool lh_places_is_without_keys(const struct lh_places *places, const struct lh_place *place)
+{
+    size_t own, unserved;
+
+    if (place->is_removed)
+        return true;
+    if (place == places->home || place->namespace_count > 0)
+        return false;
+    for (size_t i = 0; i < place->spread_count; i++) {
+        count_slots(lh_places_spread(places, place->spread[i]), place, &own, &unserved);
+        if (own + unserved > 0)
+            return false;
+    }
+    return true;
+}
+
+/* --- the places --- */
 
 size_t lh_places_count(const struct lh_places *places)
 {
@@ -139,6 +275,29 @@ size_t lh_places_count(const struct lh_places *places)
 struct lh_place *lh_places_at(const struct lh_places *places, size_t index)
 {
     return &places->list[index];
+}
+
+bool lh_places_is_live(const struct lh_place *place)
+{
+    return place->coordinator != NULL && !place->is_removed;
+}
+
+struct lh_place *lh_places_next(const struct lh_places *places, const struct lh_place *place)
+{
+    size_t at = place == NULL ? 0 : (size_t)(place - places->list) + 1;
+
+    while (at < places->count && !lh_places_is_live(&places->list[at]))
+        at++;
+    return at < places->count ? &places->list[at] : NULL;
+}
+
+struct lh_place *lh_places_named(const struct lh_places *places, const char *name)
+{
+    struct lh_place *place = NULL;
+
+    while ((place = lh_places_next(places, place)) != NULL && strcmp(place->name, name) != 0)
+        continue;
+    return place;
 }
 
 struct lh_place *lh_places_home(const struct lh_places *places)
@@ -315,11 +474,11 @@ static void add_histogram(struct lh_histogram *sum, const struct lh_histogram *o
 void lh_places_stats(const struct lh_places *places, struct lh_coordinator_stats *stats)
 {
     lh_coordinator_stats(places->home->coordinator, stats);
-    for (size_t i = 0; i < places->count; i++) {
+    for (const struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;) {
         struct lh_coordinator_stats one;
-        if (&places->list[i] == places->home)
+        if (place == places->home)
             continue;
-        lh_coordinator_stats(places->list[i].coordinator, &one);
+        lh_coordinator_stats(place->coordinator, &one);
         stats->waiters += one.waiters;
         stats->grants += one.grants;
         stats->renewals += one.renewals;
@@ -343,27 +502,28 @@ static void add_words(struct lh_readiness *all, const struct lh_place *place, co
 
 void lh_places_readiness(const struct lh_places *places, struct lh_readiness *readiness)
 {
-    size_t ready = 0;
+    size_t ready = 0, count = 0;
 
     if (places->count == 1) {
         lh_coordinator_readiness(places->list->coordinator, readiness);
         return;
     }
     *readiness = (struct lh_readiness){0};
-    for (size_t i = 0; i < places->count; i++) {
+    for (const struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;) {
         struct lh_readiness one;
-        lh_coordinator_readiness(places->list[i].coordinator, &one);
+        lh_coordinator_readiness(place->coordinator, &one);
         ready += one.is_ready;
+        count++;
     }
-    snprintf(readiness->words, sizeof(readiness->words), "%zu of %zu databases", ready, places->count);
+    snprintf(readiness->words, sizeof(readiness->words), "%zu of %zu databases", ready, count);
     /* Those first that are not: there may be no room for all. */
     for (int wanted = 0; wanted < 2; wanted++) {
-        for (size_t i = 0; i < places->count; i++) {
+        for (const struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;) {
             struct lh_readiness one;
-            lh_coordinator_readiness(places->list[i].coordinator, &one);
+            lh_coordinator_readiness(place->coordinator, &one);
             if (one.is_ready != (wanted == 1))
                 continue;
-            add_words(readiness, &places->list[i], &one);
+            add_words(readiness, place, &one);
             if (readiness->cause[0] == '\0')
                 memcpy(readiness->cause, one.cause, sizeof(one.cause));
         }
@@ -415,13 +575,12 @@ bool lh_places_gather_rules(const struct lh_places *places, struct lh_access_ans
     size_t count = 0;
     bool has_all = true;
 
-    for (size_t i = 0; i < places->count; i++)
-        count += places->list[i].rule_count;
+    for (const struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;)
+        count += place->rule_count;
     rules = lh_arena_alloc(arena, (count + 1) * sizeof(*rules));
     *all = (struct lh_access_answer){
         .rules = rules, .tokens = places->home->tokens, .token_count = places->home->token_count};
-    for (size_t i = 0; i < places->count; i++) {
-        const struct lh_place *place = &places->list[i];
+    for (const struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;) {
         has_all &= place->has_rules;
         if (place->rule_count > 0)
             memcpy(rules + all->rule_count, place->rules, place->rule_count * sizeof(*rules));

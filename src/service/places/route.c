@@ -213,24 +213,70 @@ struct watched_place {
     struct lh_watcher watcher;
     struct lh_routed_watch *watch;
     const struct lh_place *place;
-    bool is_watched; /* by its coordinator */
+    struct lh_link link; /* in lh_routed_watch.parts, while its coordinator has it */
+    bool is_active;
+    bool is_behind;
 };
 
 struct lh_routed_watch {
     struct lh_watcher *whole;
     const struct lh_places *places;
-    size_t inactive;
-    size_t behind;
-    size_t count;
-    struct watched_place parts[];
+    struct lh_link link; /* in lh_service.routed_watches, until its end */
+    struct lh_link parts;
+    bool is_active;
+    bool is_behind;
 };
 
+static void drop(struct watched_place *part)
+{
+    lh_list_remove(&part->link);
+    free(part);
+}
+
+void lh_route_unwatch(struct lh_routed_watch *watch)
+{
+    LH_LIST_EACH(struct watched_place, part, &watch->parts, link) {
+        lh_coordinator_unwatch(part->place->coordinator, &part->watcher);
+        drop(part);
+    }
+    if (lh_link_is_linked(&watch->link))
+        lh_list_remove(&watch->link);
+}
+
+static void end(struct lh_routed_watch *watch, enum lh_status status)
+{
+    lh_route_unwatch(watch);
+    watch->whole->on_end(watch->whole, status);
+}
+
+/* Tells what has become true of all parts. */
+static void look(struct lh_routed_watch *watch)
+{
+    bool is_active = true, is_behind = false, was_active = watch->is_active, was_behind = watch->is_behind;
+
+    LH_LIST_EACH(struct watched_place, part, &watch->parts, link) {
+        is_active &= part->is_active;
+        is_behind |= part->is_behind;
+    }
+    watch->is_active |= is_active;
+    watch->is_behind &= is_behind;
+    if (watch->is_active && !was_active)
+        watch->whole->on_active(watch->whole);
+    else if (was_behind && !watch->is_behind)
+        watch->whole->on_caught_up(watch->whole);
+}
+
+/* One that joins late may have missed what became of keys that its database got meanwhile. */
 static void on_active(struct lh_watcher *watcher)
 {
-    const struct watched_place *part = watcher->arg;
+    struct watched_place *part = watcher->arg;
+    struct lh_routed_watch *watch = part->watch;
 
-    if (--part->watch->inactive == 0)
-        part->watch->whole->on_active(part->watch->whole);
+    part->is_active = true;
+    if (watch->is_active && !lh_places_is_without_keys(watch->places, part->place))
+        end(watch, LH_WATCH_LAGGED);
+    else
+        look(watch);
 }
 
 /* A database may still have what lives elsewhere now. */
@@ -245,35 +291,29 @@ static void on_event(struct lh_watcher *watcher, const struct lh_lease_event *ev
 
 static void on_caught_up(struct lh_watcher *watcher)
 {
-    const struct watched_place *part = watcher->arg;
+    struct watched_place *part = watcher->arg;
 
-    if (--part->watch->behind == 0)
-        part->watch->whole->on_caught_up(part->watch->whole);
-}
-
-void lh_route_unwatch(struct lh_routed_watch *watch)
-{
-    for (size_t i = 0; i < watch->count; i++) {
-        struct watched_place *part = &watch->parts[i];
-        if (part->is_watched)
-            lh_coordinator_unwatch(part->place->coordinator, &part->watcher);
-        part->is_watched = false;
-    }
+    part->is_behind = false;
+    look(part->watch);
 }
 
 static void on_watch_end(struct lh_watcher *watcher, enum lh_status status)
 {
     struct watched_place *part = watcher->arg;
-    struct lh_watcher *whole = part->watch->whole;
+    struct lh_routed_watch *watch = part->watch;
+    bool goes_on = lh_places_is_without_keys(watch->places, part->place);
 
-    part->is_watched = false;
-    lh_route_unwatch(part->watch);
-    whole->on_end(whole, status);
+    drop(part);
+    if (goes_on)
+        look(watch);
+    else
+        end(watch, status);
 }
 
-static void add_part(struct lh_routed_watch *watch, const struct lh_place *place)
+static enum lh_status add_part(struct lh_routed_watch *watch, const struct lh_place *place)
 {
-    struct watched_place *part = &watch->parts[watch->count++];
+    struct watched_place *part = lh_alloc_zero(1, sizeof(*part));
+    enum lh_status status;
 
     part->watch = watch;
     part->place = place;
@@ -284,31 +324,55 @@ static void add_part(struct lh_routed_watch *watch, const struct lh_place *place
                                         .on_caught_up = on_caught_up,
                                         .on_end = on_watch_end,
                                         .arg = part};
+    lh_list_append(&watch->parts, &part->link);
+    status = lh_coordinator_watch(place->coordinator, &part->watcher);
+    if (status != LH_OK)
+        drop(part);
+    return status;
 }
 
-struct lh_routed_watch *lh_route_watch(const struct lh_service *service, struct lh_watcher *watcher,
-                                       enum lh_status *status)
+static bool wants(const struct lh_routed_watch *watch, const struct lh_place *place)
+{
+    return lh_places_has(watch->places, place, watch->whole->ns, watch->whole->include_children);
+}
+
+struct lh_routed_watch *lh_route_watch(struct lh_service *service, struct lh_watcher *watcher, enum lh_status *status)
 {
     const struct lh_places *places = service->places;
-    size_t count = lh_places_count(places);
-    struct lh_routed_watch *watch = lh_alloc_zero(1, sizeof(*watch) + count * sizeof(watch->parts[0]));
+    struct lh_routed_watch *watch = lh_alloc_zero(1, sizeof(*watch));
 
     watch->whole = watcher;
     watch->places = places;
-    for (size_t i = 0; i < count; i++)
-        if (lh_places_has(places, lh_places_at(places, i), watcher->ns, watcher->include_children))
-            add_part(watch, lh_places_at(places, i));
-    watch->inactive = watch->count;
-    *status = watch->count == 0 ? LH_INVALID_ARGUMENT : LH_OK;
-    for (size_t i = 0; *status == LH_OK && i < watch->count; i++) {
-        *status = lh_coordinator_watch(watch->parts[i].place->coordinator, &watch->parts[i].watcher);
-        watch->parts[i].is_watched = *status == LH_OK;
+    lh_list_init(&watch->parts);
+    lh_list_append(&service->routed_watches, &watch->link);
+    *status = LH_INVALID_ARGUMENT;
+    for (struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;) {
+        if (!wants(watch, place))
+            continue;
+        *status = add_part(watch, place);
+        if (*status != LH_OK && lh_places_is_without_keys(places, place))
+            *status = LH_OK; /* it joins in lh_route_join */
+        if (*status != LH_OK)
+            break;
     }
     if (*status == LH_OK)
         return watch;
     lh_route_unwatch(watch);
     lh_routed_watch_destroy(watch);
     return NULL;
+}
+
+void lh_route_join(struct lh_service *service, const struct lh_place *place)
+{
+    LH_LIST_EACH(struct lh_routed_watch, watch, &service->routed_watches, link) {
+        enum lh_status status;
+        bool has_part = !lh_places_is_live(place) || !wants(watch, place);
+        LH_LIST_EACH(struct watched_place, part, &watch->parts, link)
+            has_part |= part->place == place;
+        status = has_part ? LH_OK : add_part(watch, place);
+        if (status != LH_OK && !lh_places_is_without_keys(service->places, place))
+            end(watch, status);
+    }
 }
 
 void lh_routed_watch_destroy(struct lh_routed_watch *watch)
@@ -318,7 +382,10 @@ void lh_routed_watch_destroy(struct lh_routed_watch *watch)
 
 void lh_route_catch_up(struct lh_routed_watch *watch)
 {
-    watch->behind = watch->count;
-    for (size_t i = 0; i < watch->count; i++)
-        lh_coordinator_catch_up(watch->parts[i].place->coordinator, &watch->parts[i].watcher);
+    LH_LIST_EACH(struct watched_place, part, &watch->parts, link) {
+        if (!part->is_active)
+            continue;
+        part->is_behind = watch->is_behind = true;
+        lh_coordinator_catch_up(part->place->coordinator, &part->watcher);
+    }
 }

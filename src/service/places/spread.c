@@ -39,6 +39,7 @@ struct lh_spread {
     EVP_MD_CTX *context; /* looking up the algorithm takes longer than a hash */
     struct slot slots[SLOTS];
     struct lh_arena names;
+    uint64_t moves;
     size_t count;
     struct database databases[];
 };
@@ -182,7 +183,7 @@ static void settle(struct lh_spread *spread)
 
     for (unsigned number = 0; number < SLOTS; number++) {
         struct slot *slot = &spread->slots[number];
-        size_t owners[2] = {0}, count = 0;
+        size_t owners[2] = {0}, count = 0, before = slot->was_served ? slot->of : spread->count;
         for (size_t i = 0; i < spread->count && count < 2; i++)
             if (has_slot(&spread->databases[i], number))
                 owners[count++] = i;
@@ -194,6 +195,7 @@ static void settle(struct lh_spread *spread)
             set(slot, LH_SPREAD_SEVERAL, owners[1], owners[0]);
         else
             set(slot, LH_SPREAD_SEVERAL, owners[0], owners[1]);
+        spread->moves += before < spread->count && slot->of != before;
     }
 }
 
@@ -213,6 +215,40 @@ struct lh_spread *lh_spread_create(const char *const *names, size_t count)
         spread->slots[slot].first = first_of(spread, slot);
     settle(spread);
     return spread;
+}
+
+static size_t index_of(const struct lh_spread *spread, const char *name)
+{
+    size_t i = 0;
+
+    while (i < spread->count && strcmp(spread->databases[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+void lh_spread_adopt(struct lh_spread *spread, const struct lh_spread *before)
+{
+    size_t now_at[UINT8_MAX];
+
+    for (size_t i = 0; i < before->count; i++) {
+        const struct database *old = &before->databases[i];
+        size_t at = now_at[i] = index_of(spread, old->name);
+        if (at == spread->count)
+            continue;
+        spread->databases[at].is_read = old->is_read;
+        spread->databases[at].has_row = old->has_row;
+        if (old->has_row)
+            keep_row(spread, &spread->databases[at], &old->row);
+    }
+    for (unsigned number = 0; number < SLOTS; number++) {
+        const struct slot *old = &before->slots[number];
+        if (!old->was_served || now_at[old->of] == spread->count)
+            continue;
+        spread->slots[number].was_served = true;
+        spread->slots[number].of = (uint8_t)now_at[old->of];
+    }
+    spread->moves = before->moves + 1; /* places that were left out are not counted */
+    settle(spread);
 }
 
 void lh_spread_destroy(struct lh_spread *spread)
@@ -293,6 +329,19 @@ size_t lh_spread_next_claim(const struct lh_spread *spread, bool *settles)
 size_t lh_spread_first(const struct lh_spread *spread, unsigned slot)
 {
     return spread->slots[slot].first;
+}
+
+bool lh_spread_lacks_leases(const struct lh_spread *spread)
+{
+    for (unsigned slot = 0; slot < SLOTS; slot++)
+        if (spread->slots[slot].state == LH_SPREAD_MOVING || spread->slots[slot].state == LH_SPREAD_MISSING)
+            return true;
+    return false;
+}
+
+uint64_t lh_spread_moves(const struct lh_spread *spread)
+{
+    return spread->moves;
 }
 
 size_t lh_spread_count(const struct lh_spread *spread, size_t index)

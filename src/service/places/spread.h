@@ -47,6 +47,9 @@ struct lh_spread_place {
 struct lh_spread *lh_spread_create(const char *const *names, size_t count);
 void lh_spread_destroy(struct lh_spread *spread); /* NULL does nothing */
 
+/* Takes what another one knows of the databases that both have. */
+void lh_spread_adopt(struct lh_spread *spread, const struct lh_spread *before);
+
 /* Takes what a database says of the namespace; NULL: it has no row. Returns false if nothing has changed. */
 bool lh_spread_set_row(struct lh_spread *spread, size_t index, const struct lh_spread_row *row);
 bool lh_spread_is_read(const struct lh_spread *spread, size_t index);
@@ -60,6 +63,11 @@ size_t lh_spread_next_claim(const struct lh_spread *spread, bool *settles);
 
 /* Returns the index of the database that a claim gives the slot. */
 size_t lh_spread_first(const struct lh_spread *spread, unsigned slot);
+/* Returns true if leases may be on their way between databases, or in one that this daemon does not have. */
+bool lh_spread_lacks_leases(const struct lh_spread *spread);
+/* Counts the slots that came to another database. */
+uint64_t lh_spread_moves(const struct lh_spread *spread);
+
 /* The number of slots that only this database has; behind the last name, of those that none or several have. */
 size_t lh_spread_count(const struct lh_spread *spread, size_t index);
 

@@ -91,8 +91,7 @@ static void set_lacks(const struct lh_places *places)
 {
     size_t index;
 
-    for (size_t i = 0; i < lh_places_count(places); i++) {
-        struct lh_place *place = lh_places_at(places, i);
+    for (struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;) {
         const char *lack = NULL;
         for (size_t j = 0; j < lh_places_spread_count(places); j++) {
             struct lh_spread_namespace *spread = lh_places_spread_at(places, j);
@@ -241,4 +240,29 @@ bool lh_places_why_not(const struct lh_places *places, const char *ns, const cha
              "no database of this daemon has this key of %s: its keys are in the sections %s, this daemon has %s",
              spread->ns, row_names(spread, other), own_names(spread, own));
     return true;
+}
+
+/* --- all keys --- */
+
+const char *lh_places_lacking(const struct lh_places *places)
+{
+    for (size_t i = 0; i < lh_places_spread_count(places); i++)
+        if (lh_spread_lacks_leases(lh_places_spread_at(places, i)->slots))
+            return lh_places_spread_at(places, i)->ns;
+    return NULL;
+}
+
+bool lh_places_slots(const struct lh_places *places, size_t index, struct lh_service_slots *slots)
+{
+    for (size_t i = 0; i < lh_places_spread_count(places); i++) {
+        const struct lh_spread_namespace *spread = lh_places_spread_at(places, i);
+        if (index <= spread->count) {
+            slots->ns = spread->ns;
+            slots->database = index < spread->count ? spread->names[index] : "";
+            slots->count = lh_spread_count(spread->slots, index);
+            return true;
+        }
+        index -= spread->count + 1;
+    }
+    return false;
 }

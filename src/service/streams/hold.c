@@ -76,6 +76,10 @@ static void on_acquired(struct lh_acquire *request, const struct lh_acquire_resu
         lh_hold_take(hold, result->lease);
         lh_hold_tell_granted(hold, result->waited_us);
         lh_hold_look_asked(hold);
+    } else if (hold->state == HOLD_WAITING && result->status == LH_DATABASE_UNAVAILABLE &&
+               lh_acquire_coordinator(hold->service, request) != hold->coordinator) {
+        lh_hold_set_state(hold, HOLD_OVER);
+        lh_acquire_refuse_moved(hold->call, request);
     } else if (hold->state == HOLD_WAITING) {
         lh_hold_set_state(hold, HOLD_OVER);
         hold->users++;
@@ -442,11 +446,12 @@ bool lh_hold_check_rights(struct lh_service *service, int max)
         bool is_moved = is_waiting && lh_acquire_coordinator(service, &hold->acquire) != hold->coordinator;
         if ((!is_waiting && hold->state != HOLD_HELD) || (may && !is_moved))
             continue;
+        if (may) {
+            lh_coordinator_send_back(hold->coordinator, &hold->acquire);
+            continue;
+        }
         lh_hold_set_state(hold, HOLD_OVER);
-        if (may)
-            lh_acquire_refuse_moved(hold->call, &hold->acquire);
-        else
-            lh_permit_refuse(hold->call, &hold->who, LH_RIGHT_LEASE, hold->acquire.ns);
+        lh_permit_refuse(hold->call, &hold->who, LH_RIGHT_LEASE, hold->acquire.ns);
         if (is_waiting)
             lh_coordinator_cancel(hold->coordinator, &hold->acquire);
     }

@@ -27,10 +27,9 @@ static void on_news(void *arg, const struct lh_hand_over *asked)
         note(hold, asked);
 }
 
-void lh_hold_asked_start(struct lh_service *service)
+void lh_hold_asked_start_place(struct lh_service *service, const struct lh_place *place)
 {
-    for (size_t i = 0; i < lh_places_count(service->places); i++)
-        lh_coordinator_on_asked(lh_places_at(service->places, i)->coordinator, on_news, service);
+    lh_coordinator_on_asked(place->coordinator, on_news, service);
 }
 
 static void on_refused(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows)

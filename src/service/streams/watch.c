@@ -369,10 +369,12 @@ static void on_page(void *arg, enum lh_status status, const struct lh_error *err
         return;
     }
     /* With the connection go the events: the coordinator ends it when there is one again. */
-    if (status == LH_DATABASE_UNAVAILABLE)
+    if (status == LH_DATABASE_UNAVAILABLE && lh_places_lacking(stream->service->places) == NULL)
         return;
     if (status != LH_OK) {
-        fail(stream, status, error != NULL && status != LH_INTERNAL && status != LH_CANCELED ? error->message : NULL);
+        bool has_words =
+            error != NULL && status != LH_INTERNAL && status != LH_CANCELED && status != LH_DATABASE_UNAVAILABLE;
+        fail(stream, status, has_words ? error->message : NULL);
         return;
     }
     send_page(stream, answer);

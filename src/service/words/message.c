@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 
 /* Of Contention.holders: the oldest that fit into trailers beside a holder of ordinary size. */

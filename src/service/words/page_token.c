@@ -10,7 +10,7 @@
 #define TOKEN_VERSION 1
 #define HEADER_BYTES (1 + 1 + 8 + 1)
 #define KEY_MAX_BYTES                                                                                                  \
-    (LH_NAMESPACE_MAX_BYTES + LH_KEY_MAX_BYTES + 24) /* of a queue: namespace, key and ticket in one */
+    (LH_NAMESPACE_MAX_BYTES + LH_KEY_MAX_BYTES + 64) /* of a queue: database, namespace, key and ticket in one */
 #define TOKEN_TEXT_MAX ((HEADER_BYTES + LH_NAMESPACE_MAX_BYTES + KEY_MAX_BYTES) * 4 / 3 + 4)
 
 /* FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv: a checksum against accidents, not against anyone. */

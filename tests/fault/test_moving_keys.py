@@ -1,0 +1,200 @@
+"""Keys of a spread namespace move, each of its databases a cluster of its own: a move that is repeated ends, whatever was killed at each of its
+steps."""
+import contextlib
+import itertools
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+import harness
+from harness import pb, wait_until
+from place import BOUND
+from test_move_keys import KEYS, MORE, NAMES, Load, Spread, check_places, check_slots
+from test_spread import place
+
+# In place of psql: it stops once, after the statements that contain some words; then the program hears that they failed, or their answer.
+PAUSE = """#!/bin/bash
+sql=$(cat)
+if [[ $sql == *"$PAUSE_AT"* ]] && mkdir "$PAUSE_DIR/reached" 2> /dev/null; then
+  answer=$("$PSQL" "$@" <<< "$sql")
+  touch "$PAUSE_DIR/paused"
+  until [ -e "$PAUSE_DIR/go" ]; do sleep 0.02; done
+  [ "$PAUSE_HEARS" = failure ] && exit 1
+  echo "$answer"
+  exit
+fi
+exec "$PSQL" "$@" <<< "$sql"
+"""
+
+# Words of the statements that change something, in their order.
+STEPS = {
+    "slots are given up": "insert into leasehold_move.keys",
+    "keys are taken": "create table leasehold_move.taken_scope",
+    "tokens are raised": "setval('leasehold.ticket'",
+    "keys are given": "insert into leasehold_move.target",
+    "the source forgets": "drop table leasehold_move.taken_share",
+    "the target forgets": "warning;\ndelete from leasehold_move.target",
+}
+
+
+def kill(cluster):
+    """All of its processes, as the machine would."""
+    postmaster = int((cluster.data / "postmaster.pid").read_text().split()[0])
+    os.kill(postmaster, signal.SIGSTOP)  # so that it starts no more
+    children = subprocess.run(["pgrep", "-P", str(postmaster)], stdout=subprocess.PIPE, text=True, check=False).stdout.split()
+    for pid in [postmaster, *map(int, children)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in [postmaster, *children]), BOUND, "its processes having gone")
+
+
+@pytest.fixture
+def spread(tmp_path):
+    clusters = {name: harness.Cluster(migrated=True) for name in MORE}
+    spread = Spread(clusters, tmp_path)
+    yield spread
+    spread.close()
+    for cluster in clusters.values():
+        cluster.destroy()
+
+
+class Pause:
+    """A move that stands at one of its steps."""
+
+    def __init__(self, spread, source, target, names, step, hears="failure"):
+        self.dir = spread.path / f"{time.monotonic_ns()}"
+        self.dir.mkdir()
+        (self.dir / "psql").write_text(PAUSE)
+        (self.dir / "psql").chmod(0o755)
+        self.process = spread.move(source, target, names, PATH=f"{self.dir}:{os.environ['PATH']}", PSQL=spread.clusters[source].psql_program,
+                                   PAUSE_AT=STEPS[step], PAUSE_DIR=str(self.dir), PAUSE_HEARS=hears)
+
+    def reached(self):
+        """False: it ended without that step."""
+        wait_until(lambda: (self.dir / "paused").exists() or self.process.poll() is not None, BOUND, "the step")
+        return (self.dir / "paused").exists()
+
+    def go_on(self):
+        """Returns its exit status, and what it said."""
+        (self.dir / "go").touch()
+        said = self.process.communicate(timeout=300)[0]
+        shutil.rmtree(self.dir)
+        return self.process.returncode, said
+
+
+def restart(cluster):
+    kill(cluster)
+    cluster.start()
+
+
+def hurt(spread, what, source, target, pause):
+    """Returns the exit status of the program."""
+    if what == "program":
+        os.killpg(pause.process.pid, signal.SIGKILL)
+    elif what == "daemon":
+        spread.daemons[0].kill()
+        spread.daemons[0].start()
+    else:
+        restart(spread.clusters[source if what == "source" else target])
+    return pause.go_on()
+
+
+@pytest.mark.parametrize("what", ["source", "target", "program", "daemon"])
+def test_what_is_killed_at_each_step_of_a_move_loses_nothing(spread, what):
+    """Called again, the program goes on where it was; its next part begins after the last step."""
+    with Load(spread, KEYS[8:]) as load:
+        for step in STEPS:
+            pause = Pause(spread, "home", "us", MORE, step)
+            assert pause.reached(), (step, pause.go_on())
+            status, said = hurt(spread, what, "home", "us", pause)
+            assert status != 0, (step, said)
+            load.check()
+        for source in NAMES:
+            assert "has all keys of jobs" in spread.moved(source, "us", MORE)
+        load.go_on()
+    check_places(spread, load, MORE)
+    check_slots(spread, MORE)
+
+
+def test_each_cluster_is_killed_in_turn(spread):
+    """The keys of the others go on meanwhile, and its own when it is back: a lease has its whole duration then."""
+    for source in NAMES:
+        spread.moved(source, "us", MORE)
+    with contextlib.ExitStack() as stack:
+        loads = {name: stack.enter_context(Load(spread, *([key for key in keys if place(key, MORE) == name] for keys in (KEYS[8:], KEYS[:8])))) for name in MORE}
+        for killed in MORE:
+            kill(spread.clusters[killed])
+            for name in MORE:
+                if name != killed:
+                    loads[name].go_on()
+            spread.clusters[killed].start()
+            for load in loads.values():
+                load.go_on()
+    for load in loads.values():
+        load.check()
+    check_slots(spread, MORE)
+
+
+def has_unread(port):
+    """Has the kernel data of clients that the daemon has not read?"""
+    lines = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(line[1].endswith(f":{port:04X}") and line[3] == "01" and not line[4].endswith(":00000000") for line in lines)
+
+
+def test_a_daemon_that_stood_still_while_keys_moved_calls_no_lease_lost(spread):
+    """After 5 s the program no longer waits for it."""
+    moving = [key for key in KEYS if place(key) == "home" and place(key, MORE) == "us"]
+    leases = [spread.first.lease.Acquire(harness.acquire_request("jobs", key, 60), timeout=BOUND).lease for key in moving]
+    spread.daemons[0].signal(signal.SIGSTOP)
+    try:
+        spread.moved("home", "us", MORE)
+        calls = [spread.first.lease.Heartbeat.future(pb.HeartbeatRequest(leases=[harness.lease_ref(lease)])) for lease in leases]
+        calls.append(spread.first.lease.Heartbeat.future(pb.HeartbeatRequest(leases=map(harness.lease_ref, leases))))
+        wait_until(lambda: has_unread(spread.daemons[0].port), BOUND, "the requests at its socket")
+    finally:
+        spread.daemons[0].signal(signal.SIGCONT)
+    outcomes = {result.outcome for call in calls for result in call.result(BOUND).results}
+    assert outcomes <= {pb.OUTCOME_OK, pb.OUTCOME_RETRY}, outcomes
+    for lease in leases:
+        wait_until(lambda: harness.heartbeat(spread.first, lease).outcome != pb.OUTCOME_RETRY, BOUND, "an answer")
+        assert harness.heartbeat(spread.first, lease).outcome == pb.OUTCOME_OK
+
+
+def listed(client):
+    return sorted(lease.scope.key for lease in client.lease.ListLeases(pb.ListLeasesRequest(namespace=["jobs"]), timeout=BOUND).leases)
+
+
+def initial(client):
+    call = client.lease.WatchLeases(pb.WatchLeasesRequest(namespace=["jobs"], include_initial=True), timeout=BOUND)
+    keys = [event.lease.scope.key for event in itertools.takewhile(lambda event: event.type != pb.LeaseEvent.TYPE_SYNCED, call)]
+    call.cancel()
+    return sorted(keys)
+
+
+def test_a_list_does_not_lack_leases_that_are_on_their_way(spread):
+    for key in KEYS:
+        spread.first.lease.Acquire(harness.acquire_request("jobs", key, 600), timeout=BOUND)
+    pause = Pause(spread, "home", "us", MORE, "tokens are raised", hears="answer")
+    assert pause.reached()
+    spread.daemons[0].kill()
+    spread.daemons[0].start()
+    for key in (next(key for key in map(str, range(1000)) if place(key, MORE) == name) for name in NAMES):
+        wait_until(lambda key=key: spread.can_take(spread.first, key), BOUND, "the daemon being back")
+    lock = spread.clusters["eu"].session(spread.databases["eu"])
+    lock.run("begin; lock table leasehold.scope")  # keys might come while a database is read
+    for read in (listed, initial):
+        for client in spread.clients:
+            with harness.fails() as failure:
+                read(client)
+            assert failure.value.reason == "DATABASE_UNAVAILABLE" and "keys of jobs are on their way" in failure.value.message
+    lock.run("rollback")
+    assert pause.go_on()[0] == 0
+    for client in spread.clients:
+        wait_until(lambda: spread.can_take(client, "free"), BOUND, "the keys being served")
+        for read in (listed, initial):
+            assert read(client) == sorted(KEYS)
