@@ -16,10 +16,28 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	leasehold "leasehold.example/go"
 	pb "leasehold.example/go/leaseholdv1"
 )
+
+// beingWritten is a file of credentials, as [leasehold.TokenFile] reads it; its daemon needs none.
+type beingWritten struct {
+	isEmpty  atomic.Bool
+	failures atomic.Int32
+}
+
+func (b *beingWritten) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	if b.isEmpty.Load() {
+		b.failures.Add(1)
+		return nil, status.Error(codes.Unavailable, "/run/token is empty")
+	}
+	return nil, nil
+}
+
+func (*beingWritten) RequireTransportSecurity() bool { return false }
 
 type testCase struct {
 	name, on string
@@ -213,21 +231,14 @@ var cases = []testCase{
 	}},
 	{"one_request_renews_all", "grpc sql pooler", func(s *site) {
 		c := s.client()
-		name := "cases." + s.on
-		s.psql(`create table public.renewed (xid xid8, key text);
-			create function public.see() returns trigger language plpgsql security definer as
-			$$ begin insert into public.renewed values (pg_current_xact_id(), new.key); return null; end $$;
-			create trigger see after update on leasehold.scope for each row
-			when (new.namespace = '%s' and new.heartbeats > old.heartbeats) execute function public.see()`, name)
-		s.Cleanup(func() {
-			s.psql("drop trigger see on leasehold.scope; drop function public.see; drop table public.renewed")
-		})
+		name := "written." + s.on
 		for i := 0; i < 50; i++ {
 			_, err := c.Acquire(context.Background(), name, fmt.Sprint(i), leasehold.Duration(9*time.Second))
 			must(s, err)
 		}
 		wait(s, "one transaction for all", func() bool {
-			return s.psql("select count(*) > 0 from (select from public.renewed group by xid having count(distinct key) = 50) all_of_them") == "t"
+			return s.psql(`select count(*) > 0 from (select from public.written where namespace = '%s' and what = 'renewed'
+				group by xid having count(distinct key) = 50) all_of_them`, name) == "t"
 		})
 	}},
 	{"lost_replies_cost_no_lease", "grpc", func(s *site) {
@@ -249,7 +260,7 @@ var cases = []testCase{
 			before := s.beats()
 			wait(s, "a renewal", func() bool { return s.beats() > before })
 			// Behind a pooler, those that the packages' own statements use: other cases have transactions open.
-			ours := map[string]string{"sql": "application_name = '" + s.application() + "'", "pooler": "query like '%leasehold.heartbeat(%'"}[s.on]
+			ours := map[string]string{"sql": "application_name = '" + s.application() + "'", "pooler": "query like '%leasehold.heartbeat_each(%'"}[s.on]
 			wait(s, "the end of a connection", func() bool {
 				return s.psql("select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and %s", ours) != "0"
 			})
@@ -484,6 +495,19 @@ var cases = []testCase{
 			s.Fatal(token)
 		}
 	}},
+	{"holder_killed_is_followed", "grpc", func(s *site) {
+		p := s.program("hold", 5*time.Minute)
+		first := p.line("token")
+		waiter := s.queue(context.Background(), s.client(), 1, leasehold.Duration(5*time.Minute))
+		must(s, p.Process.Kill())
+		next := <-waiter // it waits for less than the first lease would last
+		must(s, next.err)
+		if fmt.Sprint("token ", next.l.Token()) == first {
+			s.Fatal(first)
+		}
+		s.is(s.row("state, token"), fmt.Sprint("held|", next.l.Token()))
+		s.release(next.l)
+	}},
 	{"leader_stopped_is_followed", "grpc", func(s *site) {
 		p := s.program("lead", 3*time.Second)
 		p.line("working")
@@ -539,6 +563,25 @@ var cases = []testCase{
 		})
 		s.is(s.row("token"), token)
 		s.is(s.waiters(), "1")
+	}},
+	{"stream_that_fails_costs_no_lease", "grpc", func(s *site) {
+		var credentials beingWritten
+		proxy := s.flaky(0)
+		proxy.actAsHTTP()
+		c := s.clientAt(proxy.Target, leasehold.GRPC(grpc.WithPerRPCCredentials(&credentials)))
+		other, err := c.Acquire(context.Background(), "cases", s.key+" other", leasehold.Duration(9*time.Second))
+		must(s, err)
+		must(s, c.Lead(context.Background(), "cases", s.key, leasehold.Elector{Duration: 9 * time.Second, Lead: func(ctx context.Context, l *leasehold.Lease) error {
+			credentials.isEmpty.Store(true)
+			proxy.cut()
+			wait(s, "streams that are not made", func() bool { return credentials.failures.Load() >= 2 })
+			credentials.isEmpty.Store(false)
+			beats := s.beats()
+			wait(s, "renewals", func() bool { return s.beats() > beats+2 })
+			return errors.Join(l.Lost(), other.Lost())
+		}}))
+		s.release(other)
+		s.is(s.row("state, last_outcome"), "free|ok")
 	}},
 	{"reset_is_no_release", "grpc", func(s *site) {
 		proxy := s.flaky(0)

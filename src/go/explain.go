@@ -61,7 +61,7 @@ func (d *direct) explain(ctx context.Context, namespace, key string) (*Explanati
 }
 
 func (t *rpc) explain(ctx context.Context, namespace, key string) (*Explanation, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.patience)
+	ctx, cancel := within(ctx, t.patience)
 	defer cancel()
 	s := t.pick()
 	answer, err := s.lease.GetLease(ctx, &pb.GetLeaseRequest{Scope: scopeOf(namespace, key)})

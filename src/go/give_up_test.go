@@ -43,7 +43,7 @@ func lateStatementIsGivenBack(s *site) {
 	if !errors.As(err, new(*leasehold.UnavailableError)) {
 		s.Fatal(err)
 	}
-	wait(s, "the answer to its release", func() bool { return p.hasAnswered("release_fail") })
+	wait(s, "the answer to its release", func() bool { return p.hasAnswered("release_each") })
 	p.letGo()
 	s.isGivenBack(first)
 }

@@ -97,7 +97,7 @@ func (c *Client) answer(ctx context.Context, verb string, it ref, strategy Strat
 	defer cancel()
 	until := clock() + c.settings.patience
 	for retry := c.retrying(verb, it, strategy); ; {
-		call, cancel := context.WithTimeout(ctx, c.settings.patience)
+		call, cancel := within(ctx, c.settings.patience)
 		err := try(call)
 		cancel()
 		switch {
@@ -203,17 +203,16 @@ func (d *direct) askHolders(s *session, it ref, reason string) ([]HandOver, erro
 
 // askOnce asks whom a waiter waits behind. `asked` says whom it has asked, and so does the answer.
 func (d *direct) askOnce(s *session, r request, asked string) (string, error) {
-	holders := ""
-	_, err := d.row(s, r.ref(), []any{&holders}, "select concat(since, '/', token, '/', holders) from leasehold.explain($1::text, $2::text)",
-		r.namespace, r.key)
-	if err != nil || holders == asked {
+	held := r.heldRow()
+	_, err := d.row(s, r.ref(), held.columns(), contending, []string{r.namespace}, []string{r.key}, nil)
+	if err != nil || held.holders == asked {
 		return asked, err
 	}
 	_, err = d.askHolders(s, r.ref(), "")
 	if errors.As(err, new(*ArgumentError)) { // its place is lost; it joins again
 		return asked, nil
 	}
-	return holders, err
+	return held.holders, err
 }
 
 // asked reads the requests to these holders, after their renewal, in half of the time that is left: the renewal must be heard of before the

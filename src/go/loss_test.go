@@ -187,7 +187,7 @@ var lossCases = []testCase{
 		wait(s, "a renewal", func() bool { return s.beats() >= 1 })
 		s.release(l)
 		alone := fmt.Sprintf("host=%s port=%d user=postgres %s", standby.Host, standby.Port, database)
-		_, err := s.clientAt(alone, leasehold.Patience(time.Second)).Acquire(context.Background(), "cases", s.key)
+		_, err := s.clientAt(alone, leasehold.Patience(3*time.Second)).Acquire(context.Background(), "cases", s.key)
 		if !errors.As(err, new(*leasehold.UnavailableError)) || !strings.Contains(err.Error(), "read only") {
 			s.Fatal(err)
 		}

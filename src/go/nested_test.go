@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	leasehold "leasehold.example/go"
 	pb "leasehold.example/go/leaseholdv1"
@@ -23,9 +25,31 @@ type another struct {
 	left chan time.Duration
 }
 
-func (a *another) GetLease(ctx context.Context, _ *pb.GetLeaseRequest) (*pb.GetLeaseResponse, error) {
-	deadline, _ := ctx.Deadline() // of its grpc-timeout
+func (a *another) see(ctx context.Context) {
+	deadline, has := ctx.Deadline() // of its grpc-timeout
+	if !has {
+		deadline = time.Now().Add(time.Hour)
+	}
 	a.left <- time.Until(deadline)
+}
+
+func (a *another) AcquireStream(_ *pb.AcquireRequest, stream pb.LeaseService_AcquireStreamServer) error {
+	a.see(stream.Context())
+	return status.Error(codes.PermissionDenied, "a test")
+}
+
+func (a *another) AcquireAll(ctx context.Context, _ *pb.AcquireAllRequest) (*pb.AcquireAllResponse, error) {
+	a.see(ctx)
+	return nil, status.Error(codes.PermissionDenied, "a test")
+}
+
+func (a *another) AskHandOver(ctx context.Context, _ *pb.AskHandOverRequest) (*pb.AskHandOverResponse, error) {
+	a.see(ctx)
+	return &pb.AskHandOverResponse{}, nil
+}
+
+func (a *another) GetLease(ctx context.Context, _ *pb.GetLeaseRequest) (*pb.GetLeaseResponse, error) {
+	a.see(ctx)
 	if headers, _ := metadata.FromIncomingContext(ctx); len(headers) == 0 {
 		return nil, errors.New("no metadata")
 	}
@@ -88,6 +112,26 @@ var nestedCases = []testCase{
 				call(ctx, l.Remaining)
 				return nil
 			}, leasehold.Duration(time.Hour))
+		}))
+		must(s, s.client().Do(context.Background(), "cases", s.key, func(ctx context.Context, l *leasehold.Lease) error {
+			c := s.clientAt(listener.Addr().String(), leasehold.Patience(30*time.Minute))
+			for what, own := range map[string]func() error{
+				"Holder":      func() error { _, err := c.Holder(ctx, "cases", "x"); return err },
+				"Explain":     func() error { _, err := c.Explain(ctx, "cases", "x"); return err },
+				"AskHandOver": func() error { _, err := c.AskHandOver(ctx, "cases", "x", "a test"); return err },
+				"Acquire":     func() error { _, err := c.Acquire(ctx, "cases", "x"); return err },
+				"AcquireAll":  func() error { _, err := c.AcquireAll(ctx, s.both()); return err },
+			} {
+				most, err := l.Remaining(), own()
+				if left := <-service.left; left <= 0 || left > most+time.Millisecond || err != nil && !errors.As(err, new(*leasehold.DeniedError)) {
+					s.Error(what, left, most, err)
+				}
+			}
+			_, err := c.Acquire(ctx, "cases", "x", leasehold.Wait(time.Minute)) // renewals move the deadline meanwhile
+			if left := <-service.left; left < 59*time.Minute || !errors.As(err, new(*leasehold.DeniedError)) {
+				s.Error(left, err)
+			}
+			return nil
 		}))
 		must(s, s.client().DoAll(context.Background(), s.both(), func(ctx context.Context, all *leasehold.Leases) error {
 			call(ctx, all.Remaining)

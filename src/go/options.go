@@ -114,11 +114,6 @@ func Labels(labels map[string]string) Option { return func(r *request) { r.label
 // WaitWhileAlive waits as long as the holder is alive; then the time of [Wait] begins to count.
 func WaitWhileAlive() Option { return func(r *request) { r.whileAlive = true } }
 
-// WhileAlive is the old name of [WhileConnected].
-//
-// Deprecated: use WhileConnected; WaitWhileAlive is something else.
-func WhileAlive() Option { return WhileConnected() }
-
 // WhileConnected has the daemon release the lease, as failed, as soon as the connection breaks: when this process dies, the next holder does not
 // wait for the deadline. [Client.Lead] does this by itself. It changes nothing with [Over].
 func WhileConnected() Option { return func(r *request) { r.isHold = true } }

@@ -180,6 +180,9 @@ func (t *rpc) acquire(ctx context.Context, r request, wait time.Duration) (grant
 	}
 	s := t.pick()
 	call, cancel := context.WithCancel(ctx)
+	if wait == 0 {
+		call, cancel = within(ctx, t.patience)
+	}
 	defer cancel()
 	watchdog := time.AfterFunc(t.patience, cancel)
 	defer watchdog.Stop()
@@ -217,11 +220,13 @@ func (t *rpc) acquireAll(ctx context.Context, r request, wait time.Duration) ([]
 		}
 		message.Items = append(message.Items, item)
 	}
-	if wait < Forever-t.patience {
-		var cancel context.CancelFunc
+	var cancel context.CancelFunc = func() {}
+	if wait == 0 {
+		ctx, cancel = within(ctx, t.patience)
+	} else if wait < Forever-t.patience {
 		ctx, cancel = context.WithTimeout(ctx, wait+t.patience)
-		defer cancel()
 	}
+	defer cancel()
 	s, sent := t.pick(), clock()
 	answer, err := s.lease.AcquireAll(ctx, message)
 	if err == nil && len(answer.GetLeases()) != len(r.scopes) {
@@ -318,7 +323,7 @@ func (t *rpc) giveUp(ctx context.Context, refs []ref) []error {
 }
 
 func (t *rpc) holder(ctx context.Context, namespace, key string) (*Holder, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.patience)
+	ctx, cancel := within(ctx, t.patience)
 	defer cancel()
 	s := t.pick()
 	answer, err := s.lease.GetLease(ctx, &pb.GetLeaseRequest{Scope: scopeOf(namespace, key)})

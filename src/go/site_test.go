@@ -500,6 +500,8 @@ func child(what, on, target, key, duration string) int {
 	switch what {
 	case "work":
 		fmt.Println(c.Do(context.Background(), "cases", key, work, leasehold.Duration(d)))
+	case "hold":
+		fmt.Println(c.Do(context.Background(), "cases", key, work, leasehold.Duration(d), leasehold.WhileConnected()))
 	case "lead":
 		fmt.Println(c.Lead(context.Background(), "cases", key, leasehold.Elector{Lead: work, Duration: d, Owner: "child"}))
 	case "exit":

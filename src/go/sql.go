@@ -380,21 +380,12 @@ func (r request) arrays() (namespaces, keys, modes []string, units []int32) {
 // heldOf is about the first scope that is in the way.
 func (d *direct) heldOf(s *session, r request) error {
 	namespaces, keys, modes, _ := r.arrays()
-	first := 1
-	_, err := d.row(s, ref{}, []any{&first}, `
-		select i.n
-		  from unnest($1::text[], $2::text[], $3::text[]) with ordinality i (namespace, key, mode, n)
-		 cross join lateral leasehold.explain(i.namespace, i.key) e
-		 where e.waiters > 0 or e.state in ('held', 'resting') or e.state = 'shared' and i.mode = 'exclusive'
-		 order by i.n
-		 limit 1`, namespaces, keys, modes)
-	if err != nil {
+	held := heldRow{HeldError: &HeldError{retry: RetryLeaseHeld}}
+	if _, err := d.row(s, ref{}, held.columns(), contending, namespaces, keys, modes); err != nil {
 		return err
 	}
-	it := r.scopes[first-1]
-	held := d.held(s, request{namespace: it.Namespace, key: it.Key})
-	held.retry = RetryLeaseHeld
-	return held
+	held.Namespace, held.Key = namespaces[held.n-1], keys[held.n-1]
+	return held.error()
 }
 
 // downgrade gives up soon where somebody keeps the row locked.
@@ -526,40 +517,35 @@ func (d *direct) listenFor(ctx context.Context, s *session, it ref, wait time.Du
 
 // held is who holds it, as far as that can be learnt.
 func (d *direct) held(s *session, r request) *HeldError {
-	held := heldRow{HeldError: &HeldError{Namespace: r.namespace, Key: r.key}}
-	if _, err := d.row(s, r.ref(), held.columns(), explaining, r.namespace, r.key); err != nil {
+	held := r.heldRow()
+	if _, err := d.row(s, r.ref(), held.columns(), contending, []string{r.namespace}, []string{r.key}, nil); err != nil {
 		return held.HeldError
 	}
 	return held.error()
 }
 
-const explaining = `
-select holder, waiters, holders,
-       case when policy ? 'capacity'
-            then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end,
-       liveness is not null and liveness in ('alive', 'overdue'),
-       case when liveness is not null then extract(epoch from clock_timestamp() - last_heartbeat_at)::float8 end,
-       case when liveness is not null then extract(epoch from clock_timestamp() - since)::float8 end
-  from leasehold.explain($1::text, $2::text)`
+const contending = `
+select n, coalesce(holder, ''), waiters, holders, units_free, coalesce(is_alive, false), coalesce(silent_s, 0), coalesce(held_s, 0), holders_now
+  from leasehold.contention($1::text[], $2::text[], $3::text[])`
 
-// heldRow is a row of explaining.
+// heldRow is a row of contending.
 type heldRow struct {
 	*HeldError
-	holder          *string
-	silent, heldFor *float64
+	n               int
+	silent, heldFor float64
+	holders         string // another where others hold it
+}
+
+func (r request) heldRow() *heldRow {
+	return &heldRow{HeldError: &HeldError{Namespace: r.namespace, Key: r.key}}
 }
 
 func (row *heldRow) columns() []any {
-	return []any{&row.holder, &row.Ahead, &row.HolderCount, &row.UnitsFree, &row.Alive, &row.silent, &row.heldFor}
+	return []any{&row.n, &row.Holder, &row.Ahead, &row.HolderCount, &row.UnitsFree, &row.Alive, &row.silent, &row.heldFor, &row.holders}
 }
 
 func (row *heldRow) error() *HeldError {
-	if row.holder != nil {
-		row.Holder = *row.holder
-	}
-	if row.silent != nil && row.heldFor != nil {
-		row.Silent, row.HeldFor = time.Duration(*row.silent*float64(time.Second)), time.Duration(*row.heldFor*float64(time.Second))
-	}
+	row.Silent, row.HeldFor = time.Duration(row.silent*float64(time.Second)), time.Duration(row.heldFor*float64(time.Second))
 	return row.HeldError
 }
 
@@ -606,11 +592,11 @@ func (d *direct) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
 			return nil, err
 		}
 	}
-	beats, err := d.renew(ctx, s, refs, 200*time.Millisecond)
+	beats, err := d.renew(ctx, s, refs)
 	if err != nil && s.isUsable() && len(refs) > 1 {
 		beats = make([]beat, len(refs))
 		for i, it := range refs {
-			one, err := d.renew(ctx, s, []ref{it}, 50*time.Millisecond)
+			one, err := d.renew(ctx, s, []ref{it})
 			if err != nil {
 				beats[i].message = err.Error()
 				continue
@@ -622,65 +608,27 @@ func (d *direct) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
 	return beats, err
 }
 
-// renew is one transaction; a row that is locked for longer than `patience` makes it fail.
-func (d *direct) renew(ctx context.Context, s *session, refs []ref, patience time.Duration) ([]beat, error) {
+// renew is one transaction; a row that somebody keeps locked makes it fail.
+func (d *direct) renew(ctx context.Context, s *session, refs []ref) ([]beat, error) {
 	var namespaces, keys, leaseKeys []string
-	var micros []int64
 	for _, it := range refs {
-		micros = append(micros, it.duration.Microseconds())
 		namespaces, keys, leaseKeys = append(namespaces, it.namespace), append(keys, it.key), append(leaseKeys, it.leaseKey)
 	}
-	batch := &pgx.Batch{}
-	batch.Queue("select set_config('lock_timeout', $1::text, true)", fmt.Sprintf("%dms", patience.Milliseconds()))
-	batch.Queue(`select i.n, extract(epoch from h.deadline - clock_timestamp())::float8,
-	                    coalesce(h.deadline < statement_timestamp() + i.micros * interval '1 microsecond', false)
-	               from unnest($1::text[], $2::text[], $3::text[]::uuid[], $4::bigint[]) with ordinality i (namespace, key, lease_key, micros, n)
-	              cross join lateral (select leasehold.heartbeat(i.namespace, i.key, i.lease_key) as deadline offset 0) h`,
-		namespaces, keys, leaseKeys, micros)
-	results := s.SendBatch(ctx, batch)
-	defer results.Close()
-	beats := make([]beat, len(refs))
-	if _, err := results.Exec(); err != nil {
-		return nil, d.failed(s, refs[0], err)
-	}
-	rows, err := results.Query()
+	rows, _ := s.Query(ctx, `select coalesce(left_s, 0), coalesce(given_s, 0), coalesce(reason, '')
+	                           from leasehold.heartbeat_each($1::text[], $2::text[], $3::text[]::uuid[])`, namespaces, keys, leaseKeys)
+	var beats []beat
+	var left, given float64
+	var reason Reason
+	_, err := pgx.ForEachRow(rows, []any{&left, &given, &reason}, func() error {
+		beats = append(beats, beat{ok: reason == "", lost: reason != "", reason: reason, final: given < refs[len(beats)].duration.Seconds(),
+			remaining: time.Duration(left * float64(time.Second))})
+		return nil
+	})
 	if err != nil {
 		return nil, d.failed(s, refs[0], err)
-	}
-	for rows.Next() {
-		var n int
-		var seconds *float64
-		var final bool
-		if err := rows.Scan(&n, &seconds, &final); err != nil {
-			return nil, d.failed(s, refs[0], err)
-		}
-		if seconds == nil {
-			beats[n-1].lost = true
-		} else {
-			beats[n-1].ok, beats[n-1].final, beats[n-1].remaining = true, final, time.Duration(*seconds*float64(time.Second))
-		}
-	}
-	// The renewal counts only once its transaction is committed.
-	if err := results.Close(); err != nil {
-		return nil, d.failed(s, refs[0], err)
-	}
-	for i := range beats {
-		if beats[i].lost {
-			beats[i].reason = d.reason(s, refs[i])
-		}
 	}
 	d.asked(ctx, s, refs, beats)
 	return beats, nil
-}
-
-func (d *direct) reason(s *session, it ref) Reason {
-	reason := Unknown
-	_, err := d.row(s, it, []any{&reason}, "select coalesce(leasehold.end_reason($1::text, $2::text, $3::text::uuid), 'unknown')",
-		it.namespace, it.key, it.leaseKey)
-	if err != nil {
-		return Unknown
-	}
-	return reason
 }
 
 func (d *direct) release(ctx context.Context, items []ending) []error {
@@ -697,7 +645,7 @@ func (d *direct) release(ctx context.Context, items []ending) []error {
 
 // releaseAll ends all in one transaction, and one by one if that fails for one of them.
 func (d *direct) releaseAll(s *session, items []ending, patience time.Duration) []error {
-	done, err := d.releaseTogether(s, items, patience)
+	reasons, err := d.releaseTogether(s, items, patience)
 	errs := make([]error, len(items))
 	for i, it := range items {
 		switch {
@@ -705,15 +653,15 @@ func (d *direct) releaseAll(s *session, items []ending, patience time.Duration) 
 			errs[i] = d.releaseAll(s, items[i:i+1], 50*time.Millisecond)[0]
 		case err != nil:
 			errs[i] = err
-		case !done[i]:
-			errs[i] = &LostError{Namespace: it.namespace, Key: it.key, Reason: d.reason(s, it.ref)}
+		case reasons[i] != "":
+			errs[i] = &LostError{Namespace: it.namespace, Key: it.key, Reason: reasons[i]}
 		}
 	}
 	return errs
 }
 
 // releaseTogether is one transaction; a row that is locked for longer than `patience`, if that is not 0, makes it fail.
-func (d *direct) releaseTogether(s *session, items []ending, patience time.Duration) ([]bool, error) {
+func (d *direct) releaseTogether(s *session, items []ending, patience time.Duration) ([]Reason, error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.settings.patience)
 	defer cancel()
 	var namespaces, keys, leaseKeys, values []string
@@ -722,30 +670,14 @@ func (d *direct) releaseTogether(s *session, items []ending, patience time.Durat
 		namespaces, keys, leaseKeys = append(namespaces, it.namespace), append(keys, it.key), append(leaseKeys, it.leaseKey)
 		values, failed = append(values, it.value), append(failed, it.failed)
 	}
-	batch := &pgx.Batch{}
-	batch.Queue("select set_config('lock_timeout', $1::text, true)", fmt.Sprintf("%dms", patience.Milliseconds()))
-	batch.Queue(`select case when i.failed then leasehold.release_fail(i.namespace, i.key, i.lease_key, i.value)
-	                    else leasehold.release_ok(i.namespace, i.key, i.lease_key, nullif(i.value, '')::jsonb) end
-	               from unnest($1::text[], $2::text[], $3::text[]::uuid[], $4::text[], $5::boolean[]) with ordinality
-	                    i (namespace, key, lease_key, value, failed, n)
-	              order by i.n`, namespaces, keys, leaseKeys, values, failed)
-	results := s.SendBatch(ctx, batch)
-	defer results.Close()
-	if _, err := results.Exec(); err != nil {
-		return nil, d.failed(s, items[0].ref, err)
-	}
-	rows, err := results.Query()
+	rows, _ := s.Query(ctx, `select coalesce(reason, '')
+	                           from leasehold.release_each($1::text[], $2::text[], $3::text[]::uuid[], $4::boolean[], $5::text[], $6::text::interval) reason`,
+		namespaces, keys, leaseKeys, failed, values, patience.String())
+	reasons, err := pgx.CollectRows(rows, pgx.RowTo[Reason])
 	if err != nil {
 		return nil, d.failed(s, items[0].ref, err)
 	}
-	done, err := pgx.CollectRows(rows, pgx.RowTo[bool])
-	if err == nil {
-		err = results.Close() // it counts only once its transaction is committed
-	}
-	if err != nil {
-		return nil, d.failed(s, items[0].ref, err)
-	}
-	return done, nil
+	return reasons, nil
 }
 
 func (d *direct) holder(ctx context.Context, namespace, key string) (*Holder, error) {

@@ -354,8 +354,8 @@ func (r request) checkIn() error {
 }
 
 func (r request) heldIn(ctx context.Context, tx transaction) error {
-	held := heldRow{HeldError: &HeldError{Namespace: r.namespace, Key: r.key}}
-	if err := tx.row(ctx, held.columns(), explaining, r.namespace, r.key); err != nil {
+	held := r.heldRow()
+	if err := tx.row(ctx, held.columns(), contending, []string{r.namespace}, []string{r.key}, nil); err != nil {
 		return inTransaction(r.ref(), err)
 	}
 	return held.error()

@@ -17,10 +17,10 @@ import (
 
 var ctx = context.Background()
 
-// call makes a row of the application's, with the key of the case.
+// call makes a row of the application's, with the key of the case. One with other libraries may have run before.
 func (s *site) call(state string) {
 	s.psql("do $$ begin create table if not exists call (id text primary key, state text not null); exception when unique_violation then null; end $$")
-	s.psql("insert into call values ('%s', '%s')", s.key, state)
+	s.psql("insert into call values ('%s', '%s') on conflict (id) do update set state = excluded.state", s.key, state)
 }
 
 func (s *site) callIs(state string) {

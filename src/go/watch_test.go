@@ -2,6 +2,7 @@ package leasehold_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -33,6 +34,21 @@ func (s *site) watch(c *leasehold.Client, namespace string, options ...leasehold
 	}()
 	s.Cleanup(func() { cancel(); <-ended })
 	return w
+}
+
+// watchIsRefusedInSQL: by words that say what to use, before there is a connection.
+func (s *site) watchIsRefusedInSQL() {
+	db, err := sql.Open("pgx", "")
+	must(s, err)
+	defer db.Close()
+	c, err := leasehold.Over(db)
+	must(s, err)
+	told := []string{}
+	for _, err := range c.Watch(context.Background(), "cases") {
+		told = append(told, fmt.Sprintf("%T %v", err, err))
+	}
+	s.is(fmt.Sprint(told), "[*leasehold.ArgumentError leasehold: client must be one of Dial: SQL has no watch]")
+	must(s, c.Close())
 }
 
 // is waits for the next event.
@@ -78,8 +94,9 @@ var watchCases = []testCase{
 		wait(s, "an empty queue", func() bool { return s.waiters() == "0" })
 		s.release(l)
 		for range 2 {
-			_, err = cases.Acquire(ctx, s.key, leasehold.Shared(3))
+			l, err = cases.Acquire(ctx, s.key, leasehold.Shared(3))
 			must(s, err)
+			defer s.release(l)
 		}
 		e, err = cases.Explain(ctx, s.key)
 		must(s, err)
@@ -91,6 +108,7 @@ var watchCases = []testCase{
 		}
 	}},
 	{"watch_begins_with_what_is_held", "grpc", func(s *site) {
+		s.watchIsRefusedInSQL()
 		ctx, c, namespace := context.Background(), s.client(), "watched.begin"
 		first, err := c.Acquire(ctx, namespace, "first", leasehold.Owner("somebody"))
 		must(s, err)

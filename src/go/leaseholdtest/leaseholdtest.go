@@ -143,12 +143,12 @@ func (w *World) Pass(d time.Duration) {
 	w.SQL("begin;"+fmt.Sprintf(age, "scope")+fmt.Sprintf(age, "share")+"commit;"+reap, fmt.Sprintf("by=%d us", d.Microseconds()))
 }
 
-// FailOver breaks every connection of every test; the daemon and its PostgreSQL start again, on the same address.
+// FailOver breaks every connection of every test; the daemon and its PostgreSQL start again, on the same address and a new timeline.
 func (w *World) FailOver() {
 	w.t.Helper()
 	mu.Lock()
 	defer mu.Unlock()
-	if _, err := io.WriteString(running.commands, "restart\n"); err != nil {
+	if _, err := io.WriteString(running.commands, "fail over\n"); err != nil {
 		w.t.Fatal(err)
 	}
 	if _, err := running.answers.ReadString('\n'); err != nil {

@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
-	leasehold.example/go v0.0.0
+	leasehold.example/go v0.1.0
 )
 
 require (
