@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.io.Writer;
+import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -14,6 +15,7 @@ final class Daemon {
     private static Daemon running; // guarded by the class
     private final Writer commands;
     private final BufferedReader answers;
+    private final InetSocketAddress server;
     private final Path directory;
     private final AtomicInteger worlds = new AtomicInteger();
 
@@ -30,7 +32,9 @@ final class Daemon {
         if (line == null) {
             throw new IllegalStateException("leaseholdd does not start: its log is above. Put leaseholdd into PATH, or name it in LEASEHOLDD");
         }
-        directory = Path.of(line.split(" ")[1]);
+        String[] facts = line.split("[: ]"); // HOST:PORT DIRECTORY
+        server = new InetSocketAddress(facts[0], Integer.parseInt(facts[1]));
+        directory = Path.of(facts[2]);
     }
 
     static synchronized Daemon running() {
@@ -42,6 +46,10 @@ final class Daemon {
         }
     }
 
+    InetSocketAddress server() {
+        return server;
+    }
+
     Path socket() {
         return directory.resolve("state/run/.s.PGSQL.5432");
     }
@@ -50,9 +58,9 @@ final class Daemon {
         return worlds.incrementAndGet();
     }
 
-    synchronized void restart() {
+    synchronized void failOver() {
         try {
-            commands.write("restart\n");
+            commands.write("fail over\n");
             commands.flush();
             if (answers.readLine() == null) {
                 throw new IllegalStateException("leaseholdd does not start again: its log is above");

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.extension.ParameterResolver;
  * class InvoiceTest {
  *     @Test
  *     void work_stops_when_its_lease_is_lost(World world) throws Exception {
- *         try (LeaseClient client = LeaseClient.create(world.url())) {
+ *         try (LeaseClient client = LeaseClient.create(world.url())) { // or LeaseClient.builder(Daemons.at(world.server())).build()
  *             Lease lease = client.lease(world.namespace(), "invoice-42").acquire();
  *             world.lose("invoice-42");
  *         }

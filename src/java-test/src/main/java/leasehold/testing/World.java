@@ -2,6 +2,7 @@ package leasehold.testing;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.UnixDomainSocketAddress;
 import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.PreparedStatement;
@@ -13,21 +14,26 @@ import java.time.Duration;
 public final class World {
     private static final Duration LONGEST = Duration.ofDays(365);
     private final Daemon daemon;
-    private final Pipe pipe;
+    private final Faults faults = new Faults();
+    private final Pipe server;
+    private final Pipe database;
     private final String namespace;
 
     World(Daemon daemon) {
         this.daemon = daemon;
         namespace = "test-" + daemon.nextWorld();
         try {
-            pipe = new Pipe(daemon.socket());
+            server = new Pipe(daemon.server(), false, faults);
+            database = new Pipe(UnixDomainSocketAddress.of(daemon.socket()), true, faults);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
     }
 
     void close() {
-        pipe.close();
+        faults.close();
+        server.close();
+        database.close();
     }
 
     /**
@@ -40,12 +46,21 @@ public final class World {
     }
 
     /**
-     * Where leases are: for LeaseClient.create. {@link #drop}, {@link #delay} and {@link #silence} work on it.
+     * The daemon, for Daemons.at of leasehold-grpc. {@link #drop}, {@link #delay} and {@link #silence} work on it.
+     *
+     * @return its address
+     */
+    public String server() {
+        return server.address();
+    }
+
+    /**
+     * Its database, for LeaseClient.create. {@link #drop}, {@link #delay} and {@link #silence} work on it.
      *
      * @return a URL of pgjdbc
      */
     public String url() {
-        return "jdbc:postgresql://127.0.0.1:" + pipe.port() + "/leasehold?user=leasehold&sslmode=disable&gssEncMode=disable";
+        return "jdbc:postgresql://" + database.address() + "/leasehold?user=leasehold&sslmode=disable&gssEncMode=disable";
     }
 
     /**
@@ -110,14 +125,14 @@ public final class World {
         }
     }
 
-    /** Breaks every connection of every test; the daemon and its PostgreSQL start again, on the same address. */
+    /** Breaks every connection of every test; the daemon and its PostgreSQL start again, on the same address and a new timeline. */
     public void failOver() {
-        daemon.restart();
+        daemon.failOver();
     }
 
     /** What is asked of Leasehold next is done, its answer gets lost, and the connection is cut. */
     public void drop() {
-        pipe.add(Duration.ZERO);
+        faults.add(Duration.ZERO);
     }
 
     /**
@@ -126,7 +141,7 @@ public final class World {
      * @param time above zero, at most a year
      */
     public void delay(Duration time) {
-        pipe.add(checked("a delay", time));
+        faults.add(checked("a delay", time));
     }
 
     /**
@@ -135,6 +150,6 @@ public final class World {
      * @param on whether none arrives
      */
     public void silence(boolean on) {
-        pipe.silence(on);
+        faults.silence(on);
     }
 }

@@ -32,7 +32,6 @@ final class Database implements Transport {
     private static final long SLICE = 100_000_000; // how soon a waiter sees that its caller has given up
     private static final String GRANT = "select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots, "
             + "l.deadline < l.heartbeat_at + l.duration ";
-    // The last: units that are free, where there is a capacity. getObject() and two operators: jsonb's ? is a parameter to JDBC.
     static final String ACQUIRE = GRANT + """
               from leasehold.acquire(?, ?, make_interval(secs => ?), owner => ?::text, lease_key => ?::uuid, labels => ?::jsonb,
                                      at_least => make_interval(secs => ?::float8), mode => ?, units => ?, priority => ?) l""";
@@ -42,14 +41,9 @@ final class Database implements Transport {
              cross join lateral (select (c.lease).*) l""";
     private static final String REQUEST = "asked_at, coalesce(asked_by, ''), coalesce(principal, ''), reason, answer_by, "
             + "extract(epoch from greatest(answer_by - clock_timestamp(), interval '0'))::float8";
-    static final String EXPLAIN = """
-            select state, holder, waiters, advice, holders,
-                   case state when 'held' then 0 * (policy ->> 'capacity')::integer
-                              else (policy ->> 'capacity')::integer - least(coalesce(units, 0), (policy ->> 'capacity')::integer) end,
-                   liveness in ('alive', 'overdue'),
-                   case when liveness is not null then extract(epoch from clock_timestamp() - last_heartbeat_at)::float8 end,
-                   case when liveness is not null then extract(epoch from clock_timestamp() - since)::float8 end
-              from leasehold.explain(?, ?)""";
+    static final String CONTENTION = """
+            select state, holder, waiters, advice, holders, units_free, is_alive, silent_s, held_s, n, holders_now
+              from leasehold.contention(?::text[], ?::text[], ?::text[])""";
 
     private final String url;
     private final Properties properties;
@@ -145,24 +139,12 @@ final class Database implements Transport {
                     }, texts(scopes, LeaseScope::namespace), texts(scopes, LeaseScope::key), Clock.nanos(terms.duration()) / 1e9, terms.owner(), leaseKey,
                     json(terms.labels()), texts(scopes, each -> mode(each.units())), texts(scopes, each -> String.valueOf(Math.max(each.units(), 1))));
             if (grants.isEmpty()) {
-                throw held(session, firstInTheWay(session, scopes));
+                throw held(session, scopes);
             }
             return grants;
         } finally {
             put(session);
         }
-    }
-
-    private Ref firstInTheWay(Session session, List<LeaseScope> scopes) {
-        int n = session.query(patience, "", "", """
-                select i.n
-                  from unnest(?::text[], ?::text[], ?::text[]) with ordinality i (namespace, key, mode, n)
-                 cross join lateral leasehold.explain(i.namespace, i.key) e
-                 where e.waiters > 0 or e.state in ('held', 'resting') or e.state = 'shared' and i.mode = 'exclusive'
-                 order by i.n
-                 limit 1""", rows -> rows.next() ? rows.getInt(1) : 1,
-                texts(scopes, LeaseScope::namespace), texts(scopes, LeaseScope::key), texts(scopes, each -> mode(each.units())));
-        return new Ref(scopes.get(n - 1).namespace(), scopes.get(n - 1).key(), "");
     }
 
     /** Waits until `until`, or until the caller has given up. */
@@ -253,12 +235,12 @@ final class Database implements Transport {
                     isAsked = askOnce(session, ref, isAsked);
                 }
                 if (terms.whileAlive()) {
-                    LeaseException.Held held = held(session, ref);
+                    LeaseException.Held held = held(session, scopes(ref));
                     until = held.isAlive() || held.holders() == 0 ? Clock.NEVER : Math.min(until, Clock.in(terms.longest()));
                 }
                 await(session, Math.min(until, Clock.now() + pause), isGivenUp);
             }
-            LeaseException.Held held = held(session, ref);
+            LeaseException.Held held = held(session, scopes(ref));
             if (isQueued) {
                 leave(session, List.of(ref));
             }
@@ -339,14 +321,23 @@ final class Database implements Transport {
         }
     }
 
-    private LeaseException.Held held(Session session, Ref ref) {
-        return session.query(patience, ref.namespace(), ref.key(), EXPLAIN, rows -> held(rows, ref), ref.namespace(), ref.key());
+    static List<LeaseScope> scopes(Ref ref) {
+        return List.of(new LeaseScope(ref.namespace(), ref.key()));
     }
 
-    static LeaseException.Held held(ResultSet rows, Ref ref) throws SQLException {
+    static Object[] contentionArguments(List<LeaseScope> scopes) {
+        return new Object[] {texts(scopes, LeaseScope::namespace), texts(scopes, LeaseScope::key), texts(scopes, each -> mode(each.units()))};
+    }
+
+    private LeaseException.Held held(Session session, List<LeaseScope> scopes) {
+        return session.query(patience, scopes.get(0).namespace(), scopes.get(0).key(), CONTENTION, rows -> held(rows, scopes), contentionArguments(scopes));
+    }
+
+    static LeaseException.Held held(ResultSet rows, List<LeaseScope> scopes) throws SQLException {
         rows.next();
+        LeaseScope scope = scopes.get(rows.getInt(10) - 1);
         String state = "held".equals(rows.getString(1)) ? "is held by " + rows.getString(2) : "is " + rows.getString(1);
-        return new LeaseException.Held("the lease " + LeaseException.scopeName(ref.namespace(), ref.key()) + " " + state + ": "
+        return new LeaseException.Held("the lease " + LeaseException.scopeName(scope.namespace(), scope.key()) + " " + state + ": "
                 + rows.getString(4), rows.getString(2), rows.getInt(3), rows.getInt(5), (Integer) rows.getObject(6),
                 (Boolean) rows.getObject(7), (Double) rows.getObject(8), (Double) rows.getObject(9));
     }
@@ -455,7 +446,7 @@ final class Database implements Transport {
                 renewal = new Session(url, properties, limit);
             }
             try {
-                return renew(refs, limit, "200ms");
+                return renew(refs, limit);
             } catch (LeaseException.Unavailable | LeaseException.Denied e) {
                 if (refs.size() == 1 || !renewal.isUsable()) {
                     throw e;
@@ -464,7 +455,7 @@ final class Database implements Transport {
             List<Beat> beats = new ArrayList<>();
             for (Ref ref : refs) {
                 try {
-                    beats.addAll(renew(List.of(ref), limit, "50ms"));
+                    beats.addAll(renew(List.of(ref), limit));
                 } catch (LeaseException e) {
                     beats.add(Beat.trouble(e.getMessage()));
                 }
@@ -473,28 +464,17 @@ final class Database implements Transport {
         }
     }
 
-    private List<Beat> renew(List<Ref> refs, long limit, String lockTimeout) {
+    private List<Beat> renew(List<Ref> refs, long limit) {
         List<Beat> beats = new ArrayList<>();
         long sent = Clock.now();
-        renewal.query(limit, refs.get(0).namespace(), refs.get(0).key(), """
-                select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp())::float8,
-                       extract(epoch from h.deadline - statement_timestamp())::float8
-                  from (select set_config('lock_timeout', ?, true) as limits offset 0) s
-                 cross join unnest(?::text[], ?::text[], ?::uuid[]) with ordinality as u (namespace, key, lease_key, n)
-                 cross join lateral (select leasehold.heartbeat(u.namespace, u.key, u.lease_key) as deadline offset 0) h
-                 where s.limits is not null
-                 order by u.n""", rows -> {
+        renewal.query(limit, refs.get(0).namespace(), refs.get(0).key(),
+                "select left_s, given_s, reason from leasehold.heartbeat_each(?::text[], ?::text[], ?::uuid[])", rows -> {
                     while (rows.next()) {
-                        beats.add(new Beat(nanos(rows.getDouble(2)), nanos(rows.getDouble(3)),
-                                rows.getBoolean(1) ? null : LeaseException.Reason.UNKNOWN, null, null));
+                        String reason = rows.getString(3);
+                        beats.add(reason != null ? Beat.lost(reason(reason)) : new Beat(nanos(rows.getDouble(1)), nanos(rows.getDouble(2)), null, null, null));
                     }
                     return null;
-                }, lockTimeout, texts(refs, Ref::namespace), texts(refs, Ref::key), texts(refs, Ref::leaseKey));
-        for (int i = 0; i < beats.size(); i++) {
-            if (!beats.get(i).isOk()) {
-                beats.set(i, Beat.lost(reason(renewal, refs.get(i), limit)));
-            }
-        }
+                }, texts(refs, Ref::namespace), texts(refs, Ref::key), texts(refs, Ref::leaseKey));
         return withRequests(refs, beats, (sent + limit - Clock.now()) / 2);
     }
 
@@ -548,8 +528,8 @@ final class Database implements Transport {
 
     /** Asks whom a waiter waits behind, once: `asked` says whom it has asked, and so does the answer. */
     private String askOnce(Session session, Ref ref, String asked) {
-        String holders = session.query(patience, ref.namespace(), ref.key(), "select concat(since, '/', token, '/', holders) from leasehold.explain(?, ?)",
-                rows -> rows.next() ? rows.getString(1) : "", ref.namespace(), ref.key());
+        String holders = session.query(patience, ref.namespace(), ref.key(), CONTENTION,
+                rows -> rows.next() ? rows.getString(11) : "", contentionArguments(scopes(ref)));
         if (!holders.equals(asked)) {
             try {
                 ask(session, ref, "");
@@ -581,14 +561,8 @@ final class Database implements Transport {
         }
     }
 
-    private static LeaseException.Reason reason(Session session, Ref ref, long limit) {
-        try {
-            String reason = session.query(limit, ref.namespace(), ref.key(), "select coalesce(leasehold.end_reason(?, ?, ?::uuid), 'unknown')",
-                    rows -> rows.next() ? rows.getString(1) : "unknown", ref.namespace(), ref.key(), ref.leaseKey());
-            return LeaseException.Reason.valueOf(reason.toUpperCase(Locale.ROOT));
-        } catch (LeaseException e) {
-            return LeaseException.Reason.UNKNOWN;
-        }
+    private static LeaseException.Reason reason(String word) {
+        return LeaseException.Reason.valueOf(word.toUpperCase(Locale.ROOT));
     }
 
     static String releaseCall(String failure) {
@@ -612,33 +586,22 @@ final class Database implements Transport {
 
     /** One by one where that fails. */
     private List<Answer> release(Session session, List<Ending> endings, String lockTimeout) {
-        List<Boolean> done = new ArrayList<>();
         Ref first = endings.get(0).ref();
         try {
-            session.query(patience, first.namespace(), first.key(), """
-                    select case when i.failed then leasehold.release_fail(i.namespace, i.key, i.lease_key, i.value)
-                           else leasehold.release_ok(i.namespace, i.key, i.lease_key, i.value::jsonb) end
-                      from (select set_config('lock_timeout', ?, true) as limits offset 0) s
-                     cross join unnest(?::text[], ?::text[], ?::uuid[], ?::text[], ?::boolean[]) with ordinality
-                                as i (namespace, key, lease_key, value, failed, n)
-                     where s.limits is not null
-                     order by i.n""", rows -> {
+            return session.query(patience, first.namespace(), first.key(),
+                    "select reason from leasehold.release_each(?::text[], ?::text[], ?::uuid[], ?::boolean[], ?::text[], ?::interval) reason", rows -> {
+                        List<Answer> answers = new ArrayList<>();
                         while (rows.next()) {
-                            done.add(rows.getBoolean(1));
+                            answers.add(new Answer(rows.getString(1) == null ? null : reason(rows.getString(1)), null));
                         }
-                        return null;
-                    }, lockTimeout, texts(endings, each -> each.ref().namespace()), texts(endings, each -> each.ref().key()),
-                    texts(endings, each -> each.ref().leaseKey()), texts(endings, each -> each.failure() == null ? each.result() : each.failure()),
-                    texts(endings, each -> String.valueOf(each.failure() != null)));
+                        return answers;
+                    }, texts(endings, each -> each.ref().namespace()), texts(endings, each -> each.ref().key()),
+                    texts(endings, each -> each.ref().leaseKey()), texts(endings, each -> String.valueOf(each.failure() != null)),
+                    texts(endings, each -> each.failure() == null ? each.result() : each.failure()), lockTimeout);
         } catch (RuntimeException e) {
             return endings.stream().map(each -> endings.size() > 1 && session.isUsable() ? release(session, List.of(each), "50ms").get(0)
                     : new Answer(null, e)).toList();
         }
-        List<Answer> answers = new ArrayList<>();
-        for (int i = 0; i < endings.size(); i++) {
-            answers.add(new Answer(done.get(i) ? null : reason(session, endings.get(i).ref(), patience), null));
-        }
-        return answers;
     }
 
     private static <T> String[] texts(List<T> rows, Function<T, String> column) {

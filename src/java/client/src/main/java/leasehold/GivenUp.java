@@ -21,6 +21,7 @@ final class GivenUp implements Runnable {
     private final LeaseClient client;
     private final PriorityQueue<Item> items = new PriorityQueue<>(Comparator.comparingLong(each -> each.due));
     private boolean isRunning;
+    private boolean hasEnded;
 
     private static final class Item {
         final Transport.Ref ref;
@@ -40,7 +41,7 @@ final class GivenUp implements Runnable {
     }
 
     /**
-     * Ends when each has been answered once, or is left to expire. Once the client is closed it takes the caller's thread, and tries once more alone.
+     * Ends when each has been answered once, or is left to expire. Once the client is closed it takes the caller's thread.
      */
     CompletableFuture<Void> add(List<Transport.Ref> refs, Duration duration) {
         long until = Clock.in(duration);
@@ -59,6 +60,14 @@ final class GivenUp implements Runnable {
         return CompletableFuture.allOf(added.stream().map(each -> each.answered).toArray(CompletableFuture<?>[]::new));
     }
 
+    /** What is there now, or comes later, is left to expire: the transport ends. */
+    void end() {
+        synchronized (client.lock) {
+            hasEnded = true;
+            client.lock.notifyAll();
+        }
+    }
+
     @Override
     public void run() {
         for (List<Item> due = next(); !due.isEmpty(); due = next()) {
@@ -75,7 +84,10 @@ final class GivenUp implements Runnable {
     private List<Item> next() {
         synchronized (client.lock) {
             while (true) {
-                if (client.isClosed()) {
+                if (hasEnded) {
+                    items.forEach(each -> each.answered.complete(null));
+                    items.clear();
+                } else if (client.isClosed()) {
                     items.removeIf(each -> each.answered.isDone());
                 }
                 List<Item> due = new ArrayList<>();

@@ -449,6 +449,7 @@ public final class LeaseClient implements AutoCloseable {
         pool.shutdown();
         // Acquires that were given up end what they began, if the database answers.
         isInterrupted |= !endsWithin(1000);
+        givenUp.end();
         transport.abort();
         isInterrupted |= !endsWithin(Clock.millis(2 * patience));
         transport.close();

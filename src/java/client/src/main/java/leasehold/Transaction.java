@@ -39,7 +39,7 @@ final class Transaction {
     }
 
     LeaseException.Held held(Transport.Ref ref) throws SQLException {
-        return Session.run(connection, Database.EXPLAIN, rows -> Database.held(rows, ref), ref.namespace(), ref.key());
+        return Session.run(connection, Database.CONTENTION, rows -> Database.held(rows, Database.scopes(ref)), Database.contentionArguments(Database.scopes(ref)));
     }
 
     /** False: it was not held any more. */

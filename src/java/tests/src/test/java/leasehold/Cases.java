@@ -235,18 +235,12 @@ abstract class Cases implements Reporter.Case {
 
     @Test
     void one_request_renews_all() throws Exception {
-        site.sql("""
-                create table public.renewed (xid xid8, key text);
-                create function public.see() returns trigger language plpgsql security definer as
-                $$ begin insert into public.renewed values (pg_current_xact_id(), new.key); return null; end $$;
-                create trigger see after update on leasehold.scope for each row
-                when (new.namespace = 'cases.many' and new.heartbeats > old.heartbeats) execute function public.see()""");
         LeaseClient client = site.client();
         for (int i = 0; i < 50; i++) {
-            client.lease("cases.many", String.valueOf(i)).duration(seconds(30)).acquire();
+            client.lease("written.renewals", String.valueOf(i)).duration(seconds(30)).acquire();
         }
-        await("one transaction for all", () -> site.sql("select count(*) > 0 from (select from public.renewed group by xid "
-                + "having count(distinct key) = 50) all_of_them").equals("t"));
+        await("one transaction for all", () -> site.sql("select count(*) > 0 from (select from public.written where namespace = 'written.renewals' "
+                + "and what = 'renewed' group by xid having count(distinct key) = 50) all_of_them").equals("t"));
     }
 
     @Test
@@ -685,15 +679,10 @@ abstract class Cases implements Reporter.Case {
 
     @Test
     void try_releases_go_together() throws Exception {
-        site.sql("""
-                create table public.released (xid xid8, key text);
-                create function public.see_release() returns trigger language plpgsql security definer as
-                $$ begin insert into public.released values (pg_current_xact_id(), new.key); return null; end $$;
-                create trigger see_release after update on leasehold.scope for each row
-                when (new.namespace = 'cases.released' and old.state = 'held' and new.state <> 'held') execute function public.see_release()""");
-        many(site.client(), "cases.released").forEach(Lease::tryRelease);
-        await("all releases", () -> site.sql("select count(*) from public.released").equals("100"));
-        assertEquals("t", site.sql("select count(distinct xid) < 20 from public.released"));
+        many(site.client(), "written.releases").forEach(Lease::tryRelease);
+        String ended = " from public.written where namespace = 'written.releases' and what = 'ended'";
+        await("all releases", () -> site.sql("select count(*)" + ended).equals("100"));
+        assertEquals("t", site.sql("select count(distinct xid) < 20" + ended));
     }
 
     @Test

@@ -7,13 +7,33 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.google.protobuf.Any;
+import com.google.rpc.ErrorInfo;
+import com.google.rpc.RetryInfo;
+import io.grpc.Server;
+import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
+import io.grpc.netty.shaded.io.grpc.netty.NettyServerBuilder;
+import io.grpc.protobuf.StatusProto;
+import io.grpc.stub.StreamObserver;
 import java.sql.Connection;
 import java.sql.Statement;
 import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
+import java.util.function.Supplier;
+import leasehold.grpc.Daemons;
+import leasehold.v1.AcquireAllRequest;
+import leasehold.v1.AcquireAllResponse;
+import leasehold.v1.AcquireEvent;
+import leasehold.v1.AcquireRequest;
+import leasehold.v1.LeaseServiceGrpc;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -98,6 +118,102 @@ class ClientTest {
     }
 
     @Test
+    void a_deadline_ends_nested_calls() throws Exception {
+        LeaseClient client = site.client();
+        client.lease("cases", site.key + " other").duration(seconds(300)).acquire();
+        var lost = assertThrows(LeaseException.Lost.class, () -> site.lease(client).duration(seconds(2)).withoutRenewal().call(
+                lease -> client.lease("cases", site.key + " other").waitForever().acquire()));
+        assertEquals(LeaseException.Reason.EXPIRED, lost.reason());
+        assertEquals(InterruptedException.class, lost.getSuppressed()[0].getClass());
+        await("an empty queue", () -> site.sql("select count(*) from leasehold.queue where key = '%s other'", site.key).equals("0"));
+    }
+
+    /** A daemon that refuses every acquire, with the next reason; the last is for ever. It keeps the lease keys. */
+    private final class Refusing extends LeaseServiceGrpc.LeaseServiceImplBase {
+        final List<String> keys = new CopyOnWriteArrayList<>();
+        final ArrayDeque<Supplier<StatusRuntimeException>> next;
+
+        Refusing(List<Supplier<StatusRuntimeException>> all) {
+            next = new ArrayDeque<>(all);
+        }
+
+        private synchronized StatusRuntimeException refuse(String key) {
+            keys.add(key);
+            return (next.size() > 1 ? next.remove() : next.element()).get();
+        }
+
+        @Override
+        public void acquireStream(AcquireRequest request, StreamObserver<AcquireEvent> answer) {
+            answer.onError(refuse(request.getLeaseKey()));
+        }
+
+        @Override
+        public void acquireAll(AcquireAllRequest request, StreamObserver<AcquireAllResponse> answer) {
+            answer.onError(refuse(request.getLeaseKey()));
+        }
+
+        LeaseClient.Builder client() throws Exception {
+            Server server = NettyServerBuilder.forPort(0).addService(this).build().start();
+            site.atEnd(server::shutdownNow);
+            return LeaseClient.builder(Daemons.at("127.0.0.1:" + server.getPort() + ",127.0.0.1:1")); // nobody listens at the second
+        }
+    }
+
+    private static StatusRuntimeException aborted(String reason, Duration after) {
+        return StatusProto.toStatusRuntimeException(com.google.rpc.Status.newBuilder().setCode(Status.Code.ABORTED.value()).setMessage("no")
+                .addDetails(Any.pack(ErrorInfo.newBuilder().setReason(reason).setDomain("leasehold").build()))
+                .addDetails(Any.pack(RetryInfo.newBuilder().setRetryDelay(com.google.protobuf.Duration.newBuilder().setNanos(after.getNano())).build())).build());
+    }
+
+    @Test
+    void an_unknown_reason_with_an_advice_is_the_strategys() throws Exception {
+        var asked = new CopyOnWriteArrayList<String>();
+        LeaseClient client = site.atEnd(new Refusing(List.of(() -> aborted("FULL_MOON", Duration.ofMillis(250)), () -> aborted("LEASE_HELD", Duration.ZERO))).client()
+                .patience(seconds(60)).strategy(retry -> {
+                    asked.add(retry.reason() + " " + retry.retryAfter());
+                    return retry.reason() == Retry.Reason.RETRY_INFO ? Optional.of(Duration.ofMillis(1)) : Optional.empty();
+                }).build());
+        assertThrows(LeaseException.Held.class, () -> site.lease(client).acquire());
+        assertEquals(List.of("RETRY_INFO PT0.25S", "LEASE_HELD PT0S"), asked);
+    }
+
+    @Test
+    void a_wait_that_the_server_cuts_goes_on() throws Exception {
+        for (boolean isOfSeveral : new boolean[] {false, true}) {
+            Supplier<StatusRuntimeException> cut = () -> aborted("BLOCKING_TIMEOUT", Duration.ofMillis(1));
+            Refusing server = new Refusing(List.of(cut, cut, () -> {
+                Site.sleep(1_100); // as a server that has blocked
+                return cut.get();
+            }, cut, () -> aborted("WAIT_TIMEOUT", Duration.ZERO)));
+            var asked = new CopyOnWriteArrayList<Retry.Reason>();
+            var delays = new CopyOnWriteArrayList<Duration>();
+            var failures = new CopyOnWriteArrayList<Integer>();
+            LeaseClient client = site.atEnd(server.client().patience(seconds(60)).strategy(retry -> {
+                asked.add(retry.reason());
+                return Optional.empty();
+            }).retryLog((retry, delay) -> {
+                failures.add(retry.failures());
+                delays.add(delay.orElseThrow());
+            }).build());
+            assertThrows(LeaseException.Held.class, () -> {
+                if (isOfSeveral) {
+                    client.acquireAll(List.of(new LeaseScope("cases", "a"), new LeaseScope("cases", "b")), request -> request.waitFor(seconds(60)));
+                } else {
+                    site.lease(client).waitFor(seconds(60)).acquire();
+                }
+            });
+            assertEquals(4, delays.size());
+            for (int i = 0; i < 4; i++) { // a machine with other work may make each of them one that has blocked
+                assertTrue(List.of(Duration.ZERO, Retry.controlledBackoff(failures.get(i))).contains(delays.get(i)), failures + " " + delays);
+            }
+            // At once where the server has blocked for a second; then the backoff begins anew.
+            assertEquals("PT0S 1", delays.get(2) + " " + failures.get(3));
+            assertEquals(List.of(), asked);
+            assertEquals(1, Set.copyOf(server.keys).size());
+        }
+    }
+
+    @Test
     void extend_changes_the_duration() throws Exception {
         Lease lease = site.lease(site.client()).duration(seconds(60)).withoutRenewal().labels(Map.of("host", "a \"b\"\n\\")).acquire();
         lease.extend(seconds(600));
@@ -133,7 +249,7 @@ class ClientTest {
 
     @Test
     void a_refused_release_keeps_no_other_lease() throws Exception {
-        site.sql("create schema refused; grant usage on schema refused to leasehold_owner");
+        site.sql("drop schema if exists refused cascade; create schema refused; grant usage on schema refused to leasehold_owner");
         site.sql("create function refused.first(e leasehold.lease_event) returns void language plpgsql as "
                 + "$$ begin if e.key = 'a' then raise exception 'not this one'; end if; end $$");
         site.sql("select leasehold.add_hook('refused', 'release_fail', 'refused.first(leasehold.lease_event)')");
@@ -149,6 +265,21 @@ class ClientTest {
         assertEquals(InterruptedException.class, acquire.trouble().getClass());
         pipe.keepAnswers(false);
         await("the other's release", () -> site.sql(states).equals("held free"));
+    }
+
+    @Test
+    void what_was_given_up_ends_with_the_client() throws Exception {
+        Pipe pipe = site.atEnd(new Pipe(site.url));
+        LeaseClient client = site.client(LeaseClient.builder(pipe.url()).patience(seconds(1)));
+        site.lease(client).acquire().release(); // connects
+        pipe.keepAnswers(true);
+        var acquire = new Site.Later<>(() -> site.lease(client).duration(seconds(3600)).acquire());
+        await("the grant", () -> site.row("state").equals("held"));
+        acquire.thread.interrupt();
+        assertEquals(InterruptedException.class, acquire.trouble().getClass());
+        pipe.close(); // and nobody answers any more
+        client.close();
+        await("the end of the threads", () -> Site.threads(client).isEmpty());
     }
 
     @Test

@@ -37,6 +37,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import leasehold.grpc.Daemons;
@@ -45,6 +46,7 @@ import leasehold.v1.GetLeaseRequest;
 import leasehold.v1.GetLeaseResponse;
 import leasehold.v1.HeartbeatRequest;
 import leasehold.v1.LeaseServiceGrpc;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
@@ -122,6 +124,7 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    @Tag("libraries")
     void lost_replies_cost_no_lease() throws Exception {
         Flaky proxy = way();
         Lease lease = site.lease(site.client(proxy.builder().patience(seconds(5)))).duration(seconds(30)).acquire();
@@ -200,6 +203,7 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    @Tag("libraries")
     void daemon_restarts() throws Exception {
         Daemon daemon = Daemon.start();
         Lease lease = site.lease(site.client(Site.builder(daemon.target))).duration(seconds(45)).acquire();
@@ -260,12 +264,58 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    @Tag("libraries")
     void leader_killed_is_followed() throws Exception {
         Program leader = new Program(site, "lead", seconds(300));
         String first = leader.line("token");
         var next = stand(1);
         leader.signal("KILL");
         assertTrue(next.get(3, TimeUnit.MINUTES) > Long.parseLong(first.substring("token ".length())));
+    }
+
+    @Test
+    @Tag("libraries")
+    void holder_killed_is_followed() throws Exception {
+        Program holder = new Program(site, "hold", seconds(300));
+        String first = holder.line("token");
+        var waiter = site.queue(site.lease(site.client()).duration(seconds(300)).hold().waitFor(seconds(300)), 1);
+        holder.signal("KILL");
+        Lease next = waiter.result.get(2, TimeUnit.MINUTES); // long before the first lease would end by itself
+        assertTrue(next.token() > Long.parseLong(first.substring("token ".length())));
+        assertEquals("held|" + next.token(), site.row("state, token"));
+        next.release();
+    }
+
+    @Test
+    void stream_that_fails_costs_no_lease() throws Exception {
+        var failures = new AtomicInteger(); // that are to come
+        ClientInterceptor failing = new ClientInterceptor() {
+            @Override
+            public <Q, A> ClientCall<Q, A> interceptCall(MethodDescriptor<Q, A> method, CallOptions options, Channel next) {
+                if (method.getBareMethodName().equals("Hold") && failures.getAndUpdate(n -> Math.max(0, n - 1)) > 0) {
+                    throw new LeaseException.Unavailable("the token's file is empty", null, Retry.Reason.SOCKET_NOT_AVAILABLE);
+                }
+                return next.newCall(method, options);
+            }
+        };
+        Flaky proxy = way();
+        proxy.actAsHttp();
+        LeaseClient client = site.client(LeaseClient.builder(Daemons.at(proxy.target).channels(each -> each.intercept(failing))).patience(seconds(20)));
+        Lease other = client.lease("cases", site.key + " other").duration(seconds(30)).acquire();
+        site.lease(client).duration(seconds(30)).lead(lease -> {
+            String token = site.row("token");
+            failures.set(2);
+            proxy.cut();
+            await("two failures", () -> failures.get() == 0);
+            int beats = site.beats();
+            int before = site.beats(other);
+            await("renewals of both", () -> site.beats() > beats + 1 && site.beats(other) > before);
+            lease.check();
+            assertEquals("held|" + token, site.row("state, token"));
+            return null;
+        });
+        other.release();
+        assertEquals("free|ok", site.row("state, last_outcome"));
     }
 
     @Test
@@ -333,6 +383,7 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    @Tag("libraries")
     void held_lease_is_released_with_its_result() throws Exception {
         LeaseClient client = site.client();
         for (boolean waits : new boolean[] {true, false}) {
@@ -368,6 +419,7 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    @Tag("libraries")
     void all_wait_together() throws Exception {
         LeaseClient client = site.client();
         Leases first = client.acquireAll(both());
@@ -503,6 +555,7 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    @Tag("libraries")
     void retries_are_logged() throws Exception {
         record Step(Retry retry, Optional<Duration> delay) {
         }
@@ -527,6 +580,7 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    @Tag("libraries")
     void deadline_travels_in_metadata() throws Exception {
         var told = new LinkedBlockingQueue<Long>();
         var server = NettyServerBuilder.forPort(0).addService(new LeaseServiceGrpc.LeaseServiceImplBase() {
@@ -541,7 +595,7 @@ class GrpcCasesTest extends DirectCases {
         ManagedChannel channel = NettyChannelBuilder.forAddress("127.0.0.1", server.getPort()).usePlaintext().build();
         site.atEnd(channel::shutdownNow);
         LeaseClient client = site.client();
-        Leases all = client.acquireAll(both());
+        Leases all = client.acquireAll(both(), request -> request.duration(seconds(300)));
         Lease inner = client.lease("cases", site.key + " inner").duration(Duration.ofHours(1)).acquire();
         for (List<ClientInterceptor> each : List.<List<ClientInterceptor>>of(List.of(LeaseDeadline.of(all.leases().get(0))), List.of(LeaseDeadline.of(all)),
                 List.of(LeaseDeadline.of(all), LeaseDeadline.of(inner)), List.of(LeaseDeadline.of(inner), LeaseDeadline.of(all)))) {
@@ -581,6 +635,7 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    @Tag("libraries")
     void daemon_at_a_unix_socket() throws Exception {
         Path directory = site.atEnd(new Directory(Files.createTempDirectory("leasehold"))).path;
         Path socket = directory.resolve("s");
@@ -606,6 +661,7 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    @Tag("libraries")
     void lost_answer_of_a_claim_is_found() throws Exception {
         String name = "ticks-" + site.key;
         site.sql("select from leasehold.set_schedule('%s', 'every 365 d', starts_at => '2100-01-01Z'); select leasehold.run_schedule_now('%s')", name, name);
@@ -655,6 +711,7 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    @Tag("libraries")
     void certificate_is_the_principal() throws Exception {
         String facts = secured();
         var tls = TlsChannelCredentials.newBuilder().trustManager(new File(field(facts, "ca")))
@@ -673,6 +730,7 @@ class GrpcCasesTest extends DirectCases {
     }
 
     @Test
+    @Tag("libraries")
     void wrong_authority_is_named() throws Exception {
         unavailable(secured(secured(), "other_ca", "worker", null), "certification path");
     }

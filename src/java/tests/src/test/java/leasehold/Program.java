@@ -20,7 +20,8 @@ final class Program implements AutoCloseable {
         if (arguments[0].equals("lead")) {
             request.owner("child").lead(Program::lead);
         }
-        Lease lease = request.acquire();
+        Lease lease = (arguments[0].equals("hold") ? request.hold() : request).acquire();
+        System.out.println("token " + lease.token());
         if (arguments[0].equals("exit")) {
             throw new IllegalStateException("the end of a program that does not close its client"); // status 1
         }

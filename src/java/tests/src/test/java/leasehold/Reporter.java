@@ -8,7 +8,7 @@ import org.junit.jupiter.api.extension.TestWatcher;
 
 /** Prints a line for each test, as tests/clients/run wants it. Surefire runs again, in this process, what has failed: then the second try counts. */
 public class Reporter implements TestWatcher {
-    /** In the run with older libraries: in the names of tests and scopes, for the runs share a database. */
+    /** In the run with the oldest libraries: in the names of tests and scopes, for the runs share databases. */
     static final String LIBRARIES = System.getProperty("leasehold.libraries", "");
 
     private static final Set<String> FAILED = ConcurrentHashMap.newKeySet();
@@ -42,7 +42,8 @@ public class Reporter implements TestWatcher {
         String name = context.getRequiredTestMethod().getName();
         String with = context.getRequiredTestClass().getSimpleName().endsWith("DaemonTest") ? "-grpc" : "";
         Optional<String> on = context.getTestInstance().filter(Case.class::isInstance).map(each -> ((Case) each).on());
-        String test = on.isPresent() ? "case " + name + " on " + on.get() : "test java" + LIBRARIES + "-" + name + with;
+        String test = on.isPresent() && LIBRARIES.isEmpty() ? "case " + name + " on " + on.get() : "test java" + LIBRARIES + "-" + name
+                + on.map(each -> "-" + each).orElse(with);
         boolean isFirst = outcome.equals("failed") && FAILED.add(test);
         System.out.println(test + " " + outcome + (isFirst ? " once" : ""));
     }

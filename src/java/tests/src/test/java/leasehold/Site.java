@@ -18,9 +18,11 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Deque;
 import java.util.List;
+import java.util.Queue;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.logging.Handler;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
@@ -29,6 +31,7 @@ import leasehold.grpc.Daemons;
 /** A database, direct or behind PgBouncer, and the scope of one test. tests/clients/java/run makes the databases. */
 final class Site implements AutoCloseable {
     private static final ConcurrentHashMap<String, Thread> REAPERS = new ConcurrentHashMap<>();
+    private static final ConcurrentHashMap<String, Queue<Connection>> IDLE = new ConcurrentHashMap<>(); // by their URL: one for each question costs a process
     private static final HttpClient HTTP = HttpClient.newHttpClient();
     final String on;
     final String key;
@@ -40,7 +43,8 @@ final class Site implements AutoCloseable {
     Site(String on, String key) {
         this.on = on;
         this.key = key + Reporter.LIBRARIES;
-        url = System.getenv(on.equals("pooler") ? "LEASEHOLD_TEST_POOLER" : on.equals("grpc") ? "LEASEHOLD_TEST_DAEMONS" : "LEASEHOLD_TEST_SQL");
+        url = System.getenv(on.equals("pooler") ? "LEASEHOLD_TEST_POOLER" : on.equals("grpc") ? "LEASEHOLD_TEST_DAEMONS"
+                : "LEASEHOLD_TEST_SQL" + Reporter.LIBRARIES.replace('-', '_'));
         direct = on.equals("pooler") ? System.getenv("LEASEHOLD_TEST_POOLED") : url;
         if (!on.equals("grpc")) { // daemons reap
             REAPERS.computeIfAbsent(on, unused -> reaper());
@@ -85,7 +89,7 @@ final class Site implements AutoCloseable {
     }
 
     LeaseClient.Builder builder() {
-        return builder(on.equals("grpc") ? System.getenv("LEASEHOLD_TEST_DAEMON") : url).patience(seconds(20));
+        return builder(on.equals("grpc") ? System.getenv("LEASEHOLD_TEST_DAEMON") : url).patience(seconds(60)); // the first requests of a process that tests everything at once
     }
 
     /** Of a URL of pgjdbc, or a daemon's address. */
@@ -133,9 +137,33 @@ final class Site implements AutoCloseable {
 
     /** What psql would print, without its decoration. */
     String sql(String statement, Object... with) {
-        try (Connection connection = DriverManager.getConnection(direct); Statement one = connection.createStatement()) {
+        Queue<Connection> idle = IDLE.computeIfAbsent(direct, unused -> new ConcurrentLinkedQueue<>());
+        Connection connection = idle.poll();
+        try {
+            connection = connection == null ? DriverManager.getConnection(direct) : connection;
+            String answer = sql(connection, String.format(statement, with));
+            idle.add(connection);
+            return answer;
+        } catch (SQLException e) {
+            quietly(connection);
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private static void quietly(Connection connection) {
+        try {
+            if (connection != null) {
+                connection.close();
+            }
+        } catch (SQLException e) {
+            return; // it is broken
+        }
+    }
+
+    private static String sql(Connection connection, String statement) throws SQLException {
+        try (Statement one = connection.createStatement()) {
             List<String> lines = new ArrayList<>();
-            if (one.execute(String.format(statement, with))) {
+            if (one.execute(statement)) {
                 for (ResultSet rows = one.getResultSet(); rows.next();) {
                     List<String> values = new ArrayList<>();
                     for (int i = 1; i <= rows.getMetaData().getColumnCount(); i++) {
@@ -145,8 +173,6 @@ final class Site implements AutoCloseable {
                 }
             }
             return String.join("\n", lines);
-        } catch (SQLException e) {
-            throw new IllegalStateException(e);
         }
     }
 
@@ -231,9 +257,11 @@ final class Site implements AutoCloseable {
         }
     }
 
-    /** A bound, not a measurement. */
+    /** A bound, not a measurement. It looks less and less often: what is looked at is what computes most in these tests. */
     static void await(String what, Callable<Boolean> condition) throws Exception {
-        for (long end = System.nanoTime() + 120_000_000_000L; !condition.call(); sleep(10)) {
+        long pause = 5;
+        for (long end = System.nanoTime() + 120_000_000_000L; !condition.call(); sleep(pause)) {
+            pause = Math.min(pause * 3 / 2, 100);
             if (System.nanoTime() > end) {
                 fail(what + " did not come true within two minutes");
             }

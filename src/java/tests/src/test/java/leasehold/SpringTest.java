@@ -19,6 +19,7 @@ import leasehold.spring.LeaseholdLock;
 import leasehold.spring.LeaseholdLockRegistry;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInfo;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
@@ -26,6 +27,7 @@ import org.springframework.integration.leader.DefaultCandidate;
 import org.springframework.integration.support.leader.LockRegistryLeaderInitiator;
 
 /** Spring Integration's own leader election and lock callbacks on leases. */
+@Tag("libraries")
 @EnabledIfEnvironmentVariable(named = "LEASEHOLD_TEST_SQL", matches = ".+", disabledReason = "tests/clients/java/run starts the databases")
 class SpringTest {
     private Site site;

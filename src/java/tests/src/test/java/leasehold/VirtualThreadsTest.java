@@ -29,7 +29,7 @@ class VirtualThreadsTest {
         try (Site site = new Site(on, "virtual")) {
             String namespace = "virtual." + on;
             String path = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
-            Process process = new ProcessBuilder(JDK + "/bin/java", "-Djdk.virtualThreadScheduler.parallelism=1", "-Djdk.virtualThreadScheduler.maxPoolSize=1",
+            Process process = new ProcessBuilder(JDK + "/bin/java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djdk.virtualThreadScheduler.parallelism=1", "-Djdk.virtualThreadScheduler.maxPoolSize=1",
                     "-cp", path, "src/test/programs/Virtual.java", to, namespace, String.valueOf(n)).redirectErrorStream(true).start();
             site.atEnd(() -> process.destroyForcibly().waitFor());
             process.onExit().orTimeout(4, TimeUnit.MINUTES).whenComplete((unused, late) -> process.destroyForcibly()); // a bound, not a measurement

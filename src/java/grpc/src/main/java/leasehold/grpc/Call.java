@@ -9,6 +9,7 @@ import io.grpc.Status;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.EnumSet;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
@@ -19,6 +20,8 @@ import leasehold.Transport;
 /** One call of one server. What is heard of it is read from a queue, message by message. */
 final class Call<Q, A> implements AutoCloseable {
     private static final Metadata.Key<String> AUTHORIZATION = Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+    private static final EnumSet<Retry.Reason> STAYS = EnumSet.of(Retry.Reason.UNKNOWN, Retry.Reason.BLOCKING_TIMEOUT, Retry.Reason.SCOPE_BUSY,
+            Retry.Reason.OUTCOME_RETRY, Retry.Reason.RETRY_INFO); // as leasehold_retry.h says, the same server is asked again
     private static final long SLICE = 100_000_000; // how soon a caller who has given up is seen
 
     /** What is heard: an answer, or the end. */
@@ -142,7 +145,7 @@ final class Call<Q, A> implements AutoCloseable {
     private RuntimeException failed(Status status, Metadata trailers) {
         RuntimeException e = errors.of(status.isOk() ? Status.UNAVAILABLE.withDescription("the server ended the call without an answer") : status, trailers,
                 isSent());
-        if (e instanceof LeaseException.Unavailable) {
+        if (e instanceof LeaseException.Unavailable unavailable && !STAYS.contains(unavailable.reason())) {
             server.leaveUnreached();
         }
         return e;

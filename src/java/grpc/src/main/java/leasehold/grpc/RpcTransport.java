@@ -105,23 +105,17 @@ final class RpcTransport implements Transport {
 
     @Override
     public List<Grant> acquireAll(List<LeaseScope> scopes, String leaseKey, Terms terms, long until, BooleanSupplier isGivenUp) {
-        while (true) {
-            try (var call = new Call<AcquireAllRequest, AcquireAllResponse>(pick(), LeaseServiceGrpc.getAcquireAllMethod(), OF_SEVERAL)) {
-                long sent = Transport.now();
-                call.ask(Messages.acquireAll(scopes, leaseKey, terms, until));
-                long limit = until >= NEVER - patience ? NEVER : Math.max(sent, until) + patience;
-                AcquireAllResponse answer = call.next(limit, isGivenUp);
-                if (answer == null) {
-                    throw isGivenUp.getAsBoolean() ? givenUp() : call.silent();
-                }
-                call.isAnswered();
-                are(scopes.size(), answer.getLeasesCount());
-                return answer.getLeasesList().stream().map(each -> Messages.grant(each, sent, answer.getWaited(), null)).toList();
-            } catch (LeaseException.Unavailable e) {
-                if (e.reason() != Retry.Reason.BLOCKING_TIMEOUT || isGivenUp.getAsBoolean()) { // else it keeps its places, with what is left of the wait
-                    throw e;
-                }
+        try (var call = new Call<AcquireAllRequest, AcquireAllResponse>(pick(), LeaseServiceGrpc.getAcquireAllMethod(), OF_SEVERAL)) {
+            long sent = Transport.now();
+            call.ask(Messages.acquireAll(scopes, leaseKey, terms, until));
+            long limit = until >= NEVER - patience ? NEVER : Math.max(sent, until) + patience;
+            AcquireAllResponse answer = call.next(limit, isGivenUp);
+            if (answer == null) {
+                throw isGivenUp.getAsBoolean() ? givenUp() : call.silent();
             }
+            call.isAnswered();
+            are(scopes.size(), answer.getLeasesCount());
+            return answer.getLeasesList().stream().map(each -> Messages.grant(each, sent, answer.getWaited(), null)).toList();
         }
     }
 
