@@ -29,22 +29,8 @@ const DOWNGRADE = `${GRANT}
 const JOIN_QUEUE = `
 select position::text, channel
   from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer, priority => $7::integer)`;
-const EXPLAIN = `
-select state, holder, waiters::text, advice, holders::text,
-       case when policy ? 'capacity'
-            then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end::text as free,
-       case when liveness is not null then (liveness in ('alive', 'overdue'))::text end as alive,
-       case when liveness is not null then extract(epoch from clock_timestamp() - last_heartbeat_at) end::text as silent,
-       case when liveness is not null then extract(epoch from clock_timestamp() - since) end::text as held
-  from leasehold.explain($1::text, $2::text)`;
-const HEARTBEAT = `
-select extract(epoch from h.deadline - clock_timestamp())::text as seconds,
-       (h.deadline < statement_timestamp() + make_interval(secs => u.duration))::text as final
-  from (select set_config('lock_timeout', $4::text, true) as limits offset 0) s
- cross join unnest($1::text[], $2::text[], $3::text[]::uuid[], $5::float8[]) with ordinality as u (namespace, key, lease_key, duration, n)
- cross join lateral (select leasehold.heartbeat(u.namespace, u.key, u.lease_key) as deadline offset 0) h
- where s.limits is not null
- order by u.n`;
+const CONTENTION = 'select to_json(c)::text as found from leasehold.contention($1::text[], $2::text[], $3::text[]) c';
+const HEARTBEAT = 'select left_s::text, given_s::text, reason from leasehold.heartbeat_each($1::text[], $2::text[], $3::text[]::uuid[])';
 
 const REQUEST = `(extract(epoch from asked_at) * 1000)::text as asked_at, asked_by, principal, reason, (extract(epoch from answer_by) * 1000)::text as answer_by,
        (extract(epoch from greatest(answer_by - clock_timestamp(), interval '0')) * 1000)::text as answer_in`;
@@ -61,12 +47,7 @@ const RELEASE = {
 };
 
 const RELEASE_ALL = `
-select case when u.failed then leasehold.release_fail(u.namespace, u.key, u.lease_key, u.value)
-            else leasehold.release_ok(u.namespace, u.key, u.lease_key, nullif(u.value, '')::jsonb) end::text as done
-  from (select set_config('lock_timeout', $6::text, true) as limits offset 0) s
- cross join unnest($1::text[], $2::text[], $3::text[]::uuid[], $4::boolean[], $5::text[]) with ordinality as u (namespace, key, lease_key, failed, value, n)
- where s.limits is not null
- order by u.n`;
+select reason from leasehold.release_each($1::text[], $2::text[], $3::text[]::uuid[], $4::boolean[], $5::text[], $6::text::interval) as reason`;
 
 class SqlTransport {
   #config;
@@ -124,10 +105,7 @@ class SqlTransport {
     const rows = await session.query(ACQUIRE_ALL,
       [...columns, durationMs / 1000, owner, leaseKey, JSON.stringify(labels), scopes.map(modeOf), scopes.map(({ units }) => units)]);
     if (rows.length) return { ...together(rows.map((row) => grantOf(row, sent))), tie: null };
-    for (const [n, scope] of scopes.entries()) {
-      const [found] = await session.query(EXPLAIN, [scope.namespace, scope.key]);
-      if (found.state !== 'free' || found.waiters !== '0' || n === scopes.length - 1) throw heldOf(scope, found);
-    }
+    throw await this.#held(session, scopes);
   }
 
   /** Gives up soon where somebody keeps the row locked. */
@@ -143,7 +121,7 @@ class SqlTransport {
     const place = [request.namespace, request.key, request.leaseKey];
     let until = clock() + waitMs;
     let grant = await this.#try(session, request);
-    if (grant || waitMs === 0) return grant ?? Promise.reject(await this.#held(session, request));
+    if (grant || waitMs === 0) return grant ?? Promise.reject(await this.#held(session, [request]));
     const pollMs = this.#pollMs(session);
     let isListening = session.isPooled;
     let asked = '';
@@ -158,10 +136,10 @@ class SqlTransport {
         grant = await this.#try(session, request);
         if (grant) return grant;
         if (request.askHandOver) asked = await this.#askAsWaiter(session, place, asked);
-        if (request.whileAlive) until = (await this.#held(session, request)).isAlive !== false ? Infinity : Math.min(until, clock() + request.waitMs);
-        if (clock() >= until) throw Object.assign(await this.#held(session, request), { reason: 'WAIT_TIMEOUT' });
+        if (request.whileAlive) until = (await this.#held(session, [request])).isAlive !== false ? Infinity : Math.min(until, clock() + request.waitMs);
+        if (clock() >= until) throw Object.assign(await this.#held(session, [request]), { reason: 'WAIT_TIMEOUT' });
         if (request.onQueued) {
-          const { holder, holderCount, unitsFree, isAlive, silentMs, heldMs } = await this.#held(session, request);
+          const { holder, holderCount, unitsFree, isAlive, silentMs, heldMs } = await this.#held(session, [request]);
           request.onQueued({ holder, ahead: Number(position) - 1, holderCount, unitsFree, isAlive, silentMs, heldMs });
         }
         await session.news(Math.min(pollMs, until - clock()), signal);
@@ -175,7 +153,7 @@ class SqlTransport {
 
   /** Asks the holders to hand over, once: `asked` says whom it has asked, and so does the answer. */
   async #askAsWaiter(session, place, asked) {
-    const [{ now }] = await session.query("select concat(since, '/', token, '/', holders) as now from leasehold.explain($1::text, $2::text)", place.slice(0, 2));
+    const { holders_now: now } = await this.#contention(session, [{ namespace: place[0], key: place[1] }]);
     if (now !== asked) await session.query(ASK, [...place, '']);
     return now;
   }
@@ -208,8 +186,12 @@ class SqlTransport {
     }
   }
 
-  async #held(session, { namespace, key }) {
-    return heldOf({ namespace, key }, (await session.query(EXPLAIN, [namespace, key]))[0]);
+  async #contention(session, scopes) {
+    return contentionOf(await session.query(CONTENTION, contentionValues(scopes)));
+  }
+
+  async #held(session, scopes) {
+    return heldOf(scopes, await this.#contention(session, scopes));
   }
 
   /** All in one transaction, and one by one if that fails for one of them. */
@@ -230,14 +212,11 @@ class SqlTransport {
     if (!this.#renewal || this.#renewal.isBroken) this.#renewal = await this.#connect();
     const renew = async (some) => {
       const columns = ['namespace', 'key', 'leaseKey'].map((name) => some.map((ref) => ref[name]));
-      const rows = await this.#renewal.query(
-        HEARTBEAT, [...columns, LOCK_TIMEOUT, some.map((ref) => ref.durationMs / 1000)], until - clock());
+      const rows = await this.#renewal.query(HEARTBEAT, columns, until - clock());
       const listening = some.filter(({ isListening }) => isListening).map(({ leaseKey }) => leaseKey);
       const requests = listening.length ? await this.#requests(listening, until) : new Map();
-      return Promise.all(rows.map(async ({ seconds, final }, n) =>
-        seconds === null
-          ? { outcome: 'lost', reason: await this.#reason(this.#renewal, some[n]) }
-          : { outcome: 'ok', remainingMs: Number(seconds) * 1000, isFinal: final === 'true', asked: requests.get(some[n].leaseKey) }));
+      return rows.map(({ left_s: left, given_s: given, reason }, n) => (reason ? { outcome: 'lost', reason }
+        : { outcome: 'ok', remainingMs: Number(left) * 1000, isFinal: Number(given) * 1000 < some[n].durationMs, asked: requests.get(some[n].leaseKey) }));
     };
     try {
       return await renew(refs);
@@ -251,28 +230,17 @@ class SqlTransport {
     return beats;
   }
 
-  async #reason(session, { namespace, key, leaseKey }) {
-    const place = [namespace, key, leaseKey];
-    const rows = await session.query('select leasehold.end_reason($1::text, $2::text, $3::text::uuid) as reason', place).catch(() => []);
-    return rows[0]?.reason ?? 'unknown';
-  }
-
-  release({ namespace, key, leaseKey }, { isFailed, value }, timeoutMs) {
-    return this.#with(async (session) => {
-      const [{ done }] = await session.query(RELEASE[isFailed ? 'failed' : 'released'], [namespace, key, leaseKey, value], timeoutMs);
-      if (done !== 'true') throw new LeaseLostError(`the lease ${scopeName({ namespace, key })} is lost`, await this.#reason(session, { namespace, key, leaseKey }));
-    });
+  /** Alone it waits for somebody who keeps the row locked. */
+  async release(ref, { isFailed, value }, timeoutMs) {
+    const [{ reason }] = await this.#with((session) => releaseEach(session, [{ ref, isFailed, value }], '0', timeoutMs));
+    if (reason) throw new LeaseLostError(`the lease ${scopeName(ref)} is lost`, reason);
   }
 
   /** All in one statement, and one by one if that fails for one of them. */
   async releaseAll(items, timeoutMs) {
     const until = clock() + timeoutMs;
-    const some = (part) => this.#with(async (session) => {
-      const columns = [({ ref }) => ref.namespace, ({ ref }) => ref.key, ({ ref }) => ref.leaseKey, ({ isFailed }) => isFailed, ({ value }) => value];
-      const rows = await session.query(RELEASE_ALL, [...columns.map((of) => part.map(of)), LOCK_TIMEOUT], until - clock());
-      return Promise.all(rows.map(async ({ done }, n) => (done === 'true' ? { outcome: 'ok' }
-        : { outcome: 'lost', reason: await this.#reason(session, part[n].ref), message: 'it was not held any more' })));
-    });
+    const some = async (part) => (await this.#with((session) => releaseEach(session, part, LOCK_TIMEOUT, until - clock())))
+      .map(({ reason }) => (reason ? { outcome: 'lost', reason, message: 'it was not held any more' } : { outcome: 'ok' }));
     const answerOf = (error) => {
       const { message, reason, field } = error;
       return [{ outcome: error instanceof UnavailableError ? 'retry' : reason ? 'denied' : field ? 'invalid' : 'retry', reason, message }];
@@ -280,7 +248,7 @@ class SqlTransport {
     try {
       return await some(items);
     } catch (error) {
-      if (items.length === 1 || error.reason === 'DATABASE_UNAVAILABLE') return items.flatMap(() => answerOf(error));
+      if (items.length === 1 || CONNECTION.test(error.reason)) return items.flatMap(() => answerOf(error));
     }
     const answers = [];
     for (const item of items) answers.push(...(await some([item]).catch(answerOf)));
@@ -334,11 +302,19 @@ function configOf(config) {
 const acquireValues = ({ namespace, key, durationMs, owner, leaseKey, labels, atLeastMs, shared, units, priority }) =>
   [namespace, key, durationMs / 1000, owner, leaseKey, JSON.stringify(labels), atLeastMs === undefined ? null : atLeastMs / 1000, modeOf({ shared }), units, priority];
 
-function heldOf(scope, { state, holder, waiters, advice, holders, free, alive, silent, held }) {
+/** Rows of reasons, null for what is released. */
+const releaseEach = (session, items, patience, timeoutMs) => session.query(RELEASE_ALL, [
+  ...['namespace', 'key', 'leaseKey'].map((name) => items.map(({ ref }) => ref[name])), items.map(({ isFailed }) => isFailed), items.map(({ value }) => value), patience,
+], timeoutMs);
+
+const contentionValues = (scopes) => [scopes.map(({ namespace }) => namespace), scopes.map(({ key }) => key), scopes.map(modeOf)];
+const contentionOf = ([{ found }]) => JSON.parse(found);
+
+/** Of the one that is in the way. */
+function heldOf(scopes, { n, state, holder, advice, waiters, holders, units_free: unitsFree, is_alive: isAlive, silent_s: silent, held_s: held }) {
   const by = state === 'held' ? `held by ${holder ?? 'another'}` : state;
-  return new HeldError(`${scopeName(scope)} is ${by}: ${advice}`,
-    { holder, ahead: Number(waiters), holderCount: Number(holders), unitsFree: free === null ? null : Number(free),
-      ...(alive === null ? {} : { isAlive: alive === 'true', silentMs: Number(silent) * 1000, heldMs: Number(held) * 1000 }) });
+  return new HeldError(`${scopeName(scopes[n - 1])} is ${by}: ${advice}`,
+    { holder, ahead: waiters, holderCount: holders, unitsFree, ...(isAlive === null ? {} : { isAlive, silentMs: silent * 1000, heldMs: held * 1000 }) });
 }
 
 const handOverOf = ({ asked_at: askedAt, asked_by: askedBy, principal, reason, answer_by: answerBy, answer_in: answerIn, refusal, owner = '', token = null }) => ({
@@ -399,7 +375,7 @@ class Session {
     } catch (error) {
       this.#end(error);
       this.break();
-      throw errorOf(error);
+      throw errorOf(error, 'SOCKET_NOT_AVAILABLE');
     }
     const [{ pid }] = await this.query('select pg_backend_pid()::text as pid');
     this.isPooled = Number(pid) !== this.#client.processID;
@@ -458,9 +434,12 @@ class Session {
 /** By SQLSTATE, after which a repetition may succeed. 25P03 and 25P04: a limit of the server ended the session; 25006 and 0A000: a standby. */
 const REASON_OF = [[/^(08|57P|25P03|25P04|25006|0A000|53300)/, 'DATABASE_UNAVAILABLE'], [/^(53|58|57014)/, 'OVERLOADED'], [/^(40|55P03)/, 'SCOPE_BUSY']];
 
-/** An error of this package from one of PostgreSQL's, or of the connection's. */
-function errorOf(error) {
-  if (typeof error.severity !== 'string') return error instanceof ClosedError ? error : new UnavailableError(error.message, { cause: error, reason: 'DATABASE_UNAVAILABLE' });
+/** The reasons after which another statement would fail, too. */
+const CONNECTION = /^(SOCKET|DATABASE)_/;
+
+/** An error of this package from one of PostgreSQL's, or of the connection's, for this reason. */
+function errorOf(error, broken = 'SOCKET_CLOSED_WHILE_IN_FLIGHT') {
+  if (typeof error.severity !== 'string') return error instanceof ClosedError ? error : new UnavailableError(error.message, { cause: error, reason: broken });
   const { code, message, detail = '', hint = '' } = error;
   const words = message.slice(message.indexOf(' ') + 1); // a condition of Leasehold's begins with its name
   const refusals = { LH003: 'NAMESPACE_FROZEN', LH004: 'QUOTA_EXCEEDED', LH005: 'HOOK_REJECTED', LH006: 'LEASE_ENDED', LH007: 'ACCESS_DENIED' };
@@ -473,4 +452,4 @@ function errorOf(error) {
   return reason ? new UnavailableError(message, { cause: error, reason }) : new DeniedError(message, code);
 }
 
-module.exports = { SqlTransport, ACQUIRE, EXPLAIN, RELEASE, acquireValues, errorOf, grantOf, heldOf };
+module.exports = { SqlTransport, ACQUIRE, CONTENTION, RELEASE, acquireValues, contentionOf, contentionValues, errorOf, grantOf, heldOf };

@@ -105,7 +105,7 @@ async function acquireIn(client, request, renewer, work, giveUp) {
   const take = async () => {
     const sent = clock();
     const { rows } = await client.query(sql.ACQUIRE, sql.acquireValues(request));
-    if (rows.length === 0) throw sql.heldOf(request, (await client.query(sql.EXPLAIN, [request.namespace, request.key])).rows[0]);
+    if (rows.length === 0) throw sql.heldOf([request], sql.contentionOf((await client.query(sql.CONTENTION, sql.contentionValues([request]))).rows));
     lease = new Lease(renewer, request, { ...sql.grantOf(rows[0], sent), tie: null });
     lease._isOpen = true;
     await work(lease);

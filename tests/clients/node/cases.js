@@ -34,6 +34,7 @@ const cases = {
   ...require('./renewal_cases.js'),
   ...require('./loss_cases.js'),
   ...require('./argument_cases.js'),
+  ...require('./secure_cases.js'),
   async acquire_and_release(site) {
     const lease = await site.acquire(site.client(), { owner: 'somebody' });
     assert.equal(await site.row('state, owner, token'), `held|somebody|${lease.token}`);

@@ -61,7 +61,7 @@ module.exports = {
     await first.release(); // connects
     const { letGo, hasAnswered } = proxy.hold(/from leasehold\.acquire\(/);
     await assert.rejects(site.acquire(client, { durationMs: LONG_MS }), leasehold.UnavailableError);
-    await wait('the answer to its release', () => hasAnswered('release_fail'));
+    await wait('the answer to its release', () => hasAnswered('release_each'));
     letGo();
     await givenBack(site, first);
   },

@@ -73,7 +73,7 @@ module.exports = {
     const held = await site.client().acquire('cases', other, { durationMs: LONG_MS });
     const queued = () => site.psql(`select count(*) from leasehold.queue where key = '${other}'`);
     let waiting = null;
-    const work = client.withLease('cases', site.key, { durationMs: 6000 }, async () => {
+    const work = client.withLease('cases', site.key, { durationMs: 12000 }, async () => {
       waiting = client.acquire('cases', other, { waitMs: LONG_MS });
       waiting.catch(() => {});
       await wait('a place in the queue', async () => (await queued()) === '1');

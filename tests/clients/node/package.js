@@ -168,26 +168,6 @@ async function using_(client, use) {
 
 process.on('exit', () => fs.rmSync(scratch, { recursive: true }));
 
-say('the reasons of retries are those of c', async () => {
-  const { REASONS, Retries } = require('leasehold-client/lib/retry.js');
-  const { bestEffort, controlledBackoff, failFast } = require('leasehold-client');
-  const header = fs.readFileSync(path.join(process.env.LEASEHOLD_NODE_PACKAGE, '../leasehold_retry.h'), 'utf8');
-  const table = {};
-  for (const line of /also if not idempotent.*\n([^]*?)\n \*\n/.exec(header)[1].split('\n')) {
-    const [names, unsent, always, where] = line.replace(/^ \*\s+/, '').split(/ {2,}/);
-    for (const name of names.split(', ')) table[name] = { isUnsent: unsent === 'yes', isAlways: always === 'yes', isNext: where === 'the next' };
-  }
-  assert.deepEqual(REASONS, table);
-  assert.deepEqual(Object.keys(REASONS), [...header.matchAll(/^ {4}LH_RETRY_(\w+),$/gm)].map(([, name]) => name));
-  const listed = /controlled_backoff_us.*\/\* ([0-9, ]+) ms/.exec(header)[1].split(', ').map(Number);
-  assert.deepEqual([1, 2, 3, 4, 5, 6].map(controlledBackoff), listed);
-  assert.deepEqual([1, 2, 3, 9, 10, 99].map((failures) => bestEffort({ reason: 'UNKNOWN', failures })), [1, 2, 4, 256, 500, 500]);
-  const retrying = new Retries(failFast, () => {}).of('Acquire', { namespace: 'a', key: 'b' });
-  const ends = new UnavailableError('it ends', { reason: 'SHUTTING_DOWN' });
-  assert.deepEqual([60000, 60000, 5].map((left) => retrying.delayMs(ends, left)), [1, 10, null]); // whatever the strategy says
-  assert.equal(retrying.delayMs(new UnavailableError('no'), 60000), null);
-});
-
 say('an acquire behind its own release looks at its keys alone', async () => {
   const { Releaser } = require('leasehold-client/lib/releaser.js');
   let looked = 0;

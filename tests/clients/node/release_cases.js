@@ -20,6 +20,22 @@ function holdUpReleases({ _transport: transport }) {
 }
 
 module.exports = {
+  async nothing_is_told_after_the_release(site) {
+    const said = [];
+    const say = (what) => () => said.push(what);
+    const proxy = await site.proxy();
+    const client = site.client(proxy.target);
+    const lease = await site.acquire(client, { durationMs: 12000, onRenewed: say('renewed'), onReleased: say('released'), onAsked: say('asked') });
+    await wait('a renewal that is answered', () => said.length > 0);
+    await (site.on === 'grpc' ? proxy.decide(['delay', 5], 'pass') : proxy.freeze(true));
+    await site.client().askHandOver('cases', site.key, '');
+    await wait('a renewal in flight', async () => (await site.beats()) >= 2);
+    assert.equal(lease.tryRelease(), true);
+    if (site.on === 'sql') await proxy.freeze(false);
+    await wait('the release', async () => (await site.row('state')) === 'free');
+    await client.close();
+    assert.deepEqual(said, ['renewed', 'released']);
+  },
   async try_release_waits_for_nothing(site) {
     const client = site.client();
     const lease = await site.acquire(client, { durationMs: LONG_MS });

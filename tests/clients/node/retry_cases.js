@@ -3,6 +3,8 @@
 // The cases about retries.
 
 const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const path = require('node:path');
 const { inspect } = require('node:util');
 const leasehold = require('leasehold-client');
 const { wait } = require('./site.js');
@@ -85,6 +87,74 @@ module.exports = {
     await assert.rejects(site.acquire(client), leasehold.HeldError);
     assert.deepEqual(steps.map(({ reason, delayMs }) => [reason, delayMs]), [['LEASE_HELD', null]]);
     await lease.release();
+  },
+  async retry_reasons_are_those_of_c() {
+    const { REASONS, Retries } = require('leasehold-client/lib/retry.js');
+    const { bestEffort, controlledBackoff, failFast } = leasehold;
+    const header = fs.readFileSync(path.join(process.env.LEASEHOLD_NODE_PACKAGE, '../leasehold_retry.h'), 'utf8');
+    const table = {};
+    for (const line of /also if not idempotent.*\n([^]*?)\n \*\n/.exec(header)[1].split('\n')) {
+      const [names, unsent, always, where] = line.replace(/^ \*\s+/, '').split(/ {2,}/);
+      for (const name of names.split(', ')) table[name] = { isUnsent: unsent === 'yes', isAlways: always === 'yes', isNext: where === 'the next' };
+    }
+    assert.deepEqual(REASONS, table);
+    assert.deepEqual(Object.keys(REASONS), [...header.matchAll(/^ {4}LH_RETRY_(\w+),$/gm)].map(([, name]) => name));
+    const listed = /controlled_backoff_us.*\/\* ([0-9, ]+) ms/.exec(header)[1].split(', ').map(Number);
+    assert.deepEqual([1, 2, 3, 4, 5, 6].map(controlledBackoff), listed);
+    assert.deepEqual([1, 2, 3, 9, 10, 99].map((failures) => bestEffort({ reason: 'UNKNOWN', failures })), [1, 2, 4, 256, 500, 500]);
+    const retrying = new Retries(failFast, () => {}).of('Acquire', { namespace: 'a', key: 'b' });
+    const ends = new leasehold.UnavailableError('it ends', { reason: 'SHUTTING_DOWN' });
+    assert.deepEqual([60000, 60000, 5].map((left) => retrying.delayMs(ends, left)), [1, 10, null]); // whatever the strategy says
+    assert.equal(retrying.delayMs(new leasehold.UnavailableError('no'), 60000), null);
+  },
+  async retries_are_logged_in_sql(site) {
+    const steps = [];
+    const client = site.client({ ...site.config, port: 1 }, { retryLog: (step) => { steps.push(step); throw new Error('a log that fails'); } });
+    const stop = new AbortController();
+    const outcome = assert.rejects(site.acquire(client, { waitMs: 60000, signal: stop.signal }), { name: 'AbortError' });
+    await wait('three retries', () => steps.length >= 3);
+    stop.abort();
+    await outcome;
+    assert.deepEqual(steps.slice(0, 3).map(({ verb, reason, delayMs }) => [verb, reason, delayMs]), [1, 2, 4].map((ms) => ['Acquire', 'SOCKET_NOT_AVAILABLE', ms]));
+    const held = [];
+    const other = site.client(undefined, { retryLog: (step) => { held.push(step); throw new Error('a log that fails'); } });
+    await site.acquire(other);
+    await assert.rejects(site.acquire(other), leasehold.HeldError);
+    assert.deepEqual(held.map(({ reason, delayMs }) => [reason, delayMs]), [['LEASE_HELD', null]]);
+  },
+  async strategy_decides_in_sql(site) {
+    const proxy = await site.proxy();
+    const client = site.client(proxy.target, { patienceMs: 60000, strategy: leasehold.failFast });
+    await proxy.refuse(true);
+    await assert.rejects(site.acquire(client, { waitMs: 60000 }), { code: 'LEASEHOLD_UNAVAILABLE', reason: 'SOCKET_NOT_AVAILABLE' });
+    const asked = [];
+    let end = () => proxy.refuse(false);
+    const strategy = (retry) => {
+      asked.push(retry);
+      if (asked.length === 3) end();
+      return 20;
+    };
+    const told = () => asked.splice(0).map(({ verb, reason, key, attempts, failures, remainingMs }, n) => {
+      assert.deepEqual([key, attempts, failures, remainingMs > 0], [site.key, n + 1, n + 1, true]);
+      return `${verb} ${reason}`;
+    });
+    const lease = await site.acquire(client, { waitMs: 60000, strategy }); // counts before the client's
+    assert.deepEqual(told(), Array(3).fill('Acquire SOCKET_NOT_AVAILABLE'));
+    const pg = await site.pg();
+    await pg.query('begin');
+    await pg.query(`select from leasehold.scope where namespace = 'cases' and key = '${site.key}' for update`);
+    end = () => pg.query('rollback');
+    await lease.downgrade();
+    assert.deepEqual(told(), Array(3).fill('Downgrade SCOPE_BUSY'));
+    end = () => proxy.refuse(false);
+    await proxy.freeze(true);
+    const released = lease.release();
+    await wait('the release, which is not answered', async () => (await site.row('state')) === 'free');
+    await proxy.refuse(true);
+    await proxy.freeze(false);
+    await released;
+    assert.deepEqual(told(), ['Release SOCKET_CLOSED_WHILE_IN_FLIGHT', 'Release SOCKET_NOT_AVAILABLE', 'Release SOCKET_NOT_AVAILABLE']);
+    assert.equal(await site.row('state, last_outcome'), 'free|ok');
   },
   async busy_scope_is_unavailable(site) {
     const asked = [];

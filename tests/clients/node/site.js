@@ -163,13 +163,15 @@ class Site {
     await wait('two renewals', async () => (await this.beats()) >= beats + 2);
   }
 
-  /** While it is frozen, answers of the database do not pass. hold(): a statement waits for letGo(), though its connection ends; the others pass. */
+  /** While it is frozen, answers of the database do not pass; while it refuses, there are no connections. hold(): a statement waits for letGo(), though its connection ends; the others pass. */
   async #pipe() {
     const sockets = new Set();
     const held = new Set();
     let isFrozen = false;
+    let isRefusing = false;
     let late = null; // { statement, database, data, answered: what was said and answered on other connections }
     const server = net.createServer((client) => {
+      if (isRefusing) return client.destroy();
       const database = net.connect(this.port, '127.0.0.1');
       const said = [];
       for (const [from, to] of [[client, database], [database, client]]) {
@@ -200,11 +202,15 @@ class Site {
       isFrozen = frozen;
       for (const socket of held) frozen ? socket.pause() : socket.resume();
     };
+    const refuse = async (refusing) => {
+      isRefusing = refusing;
+      if (refusing) for (const socket of sockets) socket.destroy();
+    };
     const hold = (statement) => {
       late = { statement, database: null, data: [], answered: [] };
       return { hasAnswered: (words) => late.answered.some((data) => data.includes(words)), letGo: () => late.database.end(Buffer.concat(late.data)) };
     };
-    return { target: { ...this.config, host: '127.0.0.1', port: server.address().port }, freeze, hold };
+    return { target: { ...this.config, host: '127.0.0.1', port: server.address().port }, freeze, refuse, hold };
   }
 
   async daemon() {

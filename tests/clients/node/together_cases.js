@@ -88,7 +88,7 @@ module.exports = {
       return heartbeat.call(this, refs, timeoutMs);
     };
     let told = 0;
-    const work = client.withAll(scopes, { durationMs: 6000 }, async (lease) => {
+    const work = client.withAll(scopes, { durationMs: 12000 }, async (lease) => {
       lease.signal.addEventListener('abort', () => { told += 1; });
       await wait('renewals', async () => (await rows('heartbeats')).every((beats) => Number(beats) >= 2));
       assert.deepEqual([...new Set(requests)], [2]);
