@@ -253,6 +253,10 @@ class Asked:
     def mode(self) -> str:
         return "shared" if self.units else "exclusive"
 
+    @property
+    def waits(self) -> bool:
+        return self.wait > 0 or self.while_alive or self.is_tied or self.is_tick
+
 
 def asked(default_owner: str, namespace: Any, key: Any, *, duration: Any = 30, wait: Any = 0, owner: Any = None, labels: Any = None,
           on_lost: Any = None, shared: Any = False, units: Any = 1, at_least: Any = None, while_alive: Any = False,

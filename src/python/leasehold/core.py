@@ -88,7 +88,7 @@ class Core:
                     if each.lost is not None:
                         raise each._loss()
                 try:
-                    grant = await self.transport.acquire(lease, wait_until, self.timeout)
+                    grant = await self.transport.acquire(lease, wait_until, self.timeout if lease._asked.waits else self.time())
                     break
                 except LeaseEnded:
                     # The daemon had granted it, saw the connection break and took the lease back; or one of several has ended.
@@ -160,6 +160,11 @@ class Core:
                     raise
             await self.runtime.sleep(delay)
 
+    def time(self) -> float:
+        """Of a request that does not wait: what is left of the leases in whose bodies it is made, too. One that waits ends when such a lease is lost,
+        as renewals move its deadline."""
+        return min([self.timeout, *(left for each in around() if (left := each.remaining()))])
+
     def begin(self) -> None:
         if self.is_forked():
             raise LeaseholdError(f"this client was used in process {self.pid}, of which process {os.getpid()} is a fork: make a new one here", "FORKED")
@@ -189,7 +194,7 @@ class Core:
         if lease._asked.is_tied:
             raise InvalidArgument("a leader's lease stays exclusive", "INVALID_ARGUMENT")
         self.begin()
-        end = clock() + self.timeout
+        end = clock() + self.time()
 
         async def once() -> Grant:
             lease.check()
@@ -279,7 +284,7 @@ class Core:
                         raise Denied(f"the release of {scope_name(item.ref.namespace, item.ref.key)} was refused: {answer.reason}", answer.reason)
                     if answer.outcome == "lost":
                         reason = answer.reason if answer.reason != "unknown" else await self._end_reason(item.ref, end)
-                        # A repeated release whose first answer was lost finds the lease ended: by the first.
+                        # A release that was asked before, and whose answer was lost on its way here or to the server, has ended the lease.
                         lost = lost or ("" if is_repeated and reason in ("released", "failed") else reason)
                 items = [item for item, answer in zip(items, answers) if answer.outcome == "retry"]
                 if not items and not lost:
@@ -291,8 +296,8 @@ class Core:
                     return False
                 delay = retrying.delay(Unavailable("not done yet", "OUTCOME_RETRY"), end - clock())
             except Unavailable as error:
-                is_repeated = True
                 delay = retrying.delay(error, end - clock())
+            is_repeated = True
         self.orphans.give_up(items, max(lease._deadline - clock(), 0))
         if self.is_closed:
             raise Unavailable(f"the client is closed: the lease {lease._name()} ends by its deadline", "CLOSED")

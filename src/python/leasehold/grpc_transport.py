@@ -469,11 +469,11 @@ class GrpcTransport:
 
 
 def check_process() -> None:
-    """grpcio waits at times for ever for threads that a fork did not copy, in new channels too, unless it is told to look after them."""
+    """grpcio waits at times for ever for threads that a fork did not copy, in new channels too."""
     first, here = GrpcTransport.process or os.getpid(), os.getpid()
-    if first != here and os.environ.get("GRPC_ENABLE_FORK_SUPPORT", "").lower() not in ("1", "true", "yes"):
+    if first != here:
         raise LeaseholdError(f"gRPC was used in process {first} before process {here} was forked from it, where it may hang: "
-                             "fork before its first use, start processes by spawn, or set GRPC_ENABLE_FORK_SUPPORT=1", "FORKED")
+                             "fork before its first use, or start processes by spawn", "FORKED")
     GrpcTransport.process = first
 
 

@@ -33,7 +33,7 @@ class HandOver:
 async def ask(core: Core, namespace: str, key: str, reason: str) -> list[HandOver]:
     namespace, key, reason = arguments.namespace_text(namespace), arguments.key_text(key), arguments.reason_text(reason, 0)
     core.begin()
-    until = clock() + core.timeout
+    until = clock() + core.time()
     try:
         found: list[HandOver] = await core.repeat(Retrying("AskHandOver", namespace, key, core.strategy), until,
                                                   lambda: core.transport.ask_hand_over(namespace, key, reason, core.owner, until))
@@ -47,6 +47,6 @@ async def refuse(lease: BaseLease, words: Any) -> bool:
     lease._is_single("refuse")
     lease.check()
     core = lease._core
-    until = clock() + core.timeout
+    until = clock() + core.time()
     refused: bool = await core.repeat(core._retrying("RefuseHandOver", lease), until, lambda: core.transport.refuse_hand_over(core._ref(lease), words, until))
     return refused

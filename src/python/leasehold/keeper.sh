@@ -1,7 +1,8 @@
 #!/bin/sh
 # Keeps a daemon with an embedded PostgreSQL for a test process, and ends both with it: standard input ends when the process does, however it ends.
 #     keeper.sh LEASEHOLDD
-# It prints the daemon's address and its directory, then for each line "restart" of its input the address, once the daemon serves again.
+# It prints the daemon's address and its directory, then for each line "fail over" of its input the address, once the daemon serves again, on a new
+# timeline of its database: PostgreSQL recovers as a standby does that is promoted.
 set -u
 dir=$(mktemp -d /tmp/leasehold-test-XXXXXX) || exit 1
 chmod 755 "$dir"
@@ -25,11 +26,16 @@ start() {
   listen=$(head -n 1 "$dir/port-$starts")
 }
 
+promote() {
+  touch "$dir/state/data/recovery.signal"
+  echo "restore_command = 'false'" >>"$dir/state/data/postgresql.auto.conf"
+}
+
 trap '' INT QUIT HUP TERM
 start "$1"
 echo "$listen $dir"
 while read -r command; do
-  [ "$command" = restart ] && end && start "$1" && echo "$listen"
+  [ "$command" = "fail over" ] && end && promote && start "$1" && echo "$listen"
 done
 end
 rm -rf "$dir"

@@ -67,7 +67,7 @@ class Event:
 async def explain(core: Core, namespace: str, key: str) -> Explanation:
     core.begin()
     namespace, key = arguments.namespace_text(namespace), arguments.key_text(key)
-    until = clock() + core.timeout
+    until = clock() + core.time()
     found: Explanation = await core.repeat(Retrying("Explain", namespace, key, core.strategy), until, lambda: core.transport.explain(namespace, key, until))
     return found
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 CURRENT: ContextVar[BaseLease | None] = ContextVar("leasehold", default=None)
 
 
-def around() -> Iterator[BaseLease]:
-    """The leases in whose bodies this is, the innermost first."""
+def bodies() -> Iterator[BaseLease]:
+    """The leases in whose bodies this is, the innermost first; in a fork those of its parent, too."""
     lease = CURRENT.get()
     while lease is not None:
         if lease._is_current:
@@ -20,11 +20,16 @@ def around() -> Iterator[BaseLease]:
         lease = lease._outer
 
 
+def around() -> Iterator[BaseLease]:
+    """Those that bound requests of this process."""
+    return (lease for lease in bodies() if not lease._is_forked())
+
+
 def remaining() -> float | None:
     """Seconds that are left of the lease in whose body this is called, and of those around it: the timeout of one call to another service, as in
     `stub.Pay(request, timeout=leasehold.remaining())`, which gRPC sends as grpc-timeout. None: there is no lease. An acquire in such a body ends
     with LeaseLost when one of these leases is lost."""
-    return min((each.remaining() for each in around()), default=None)
+    return min((each.remaining() for each in bodies()), default=None)
 
 
 def enter(lease: BaseLease) -> None:

@@ -1,6 +1,7 @@
 """Whether and when a request that failed is repeated: the reasons, numbers and strategies of leasehold_retry.h."""
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from dataclasses import dataclass, replace
@@ -110,8 +111,9 @@ class Retrying:
                       getattr(error, "retry_after", 0.0))
         delay = self._decide(retry)
         decided = "fails" if delay is None else f"is repeated after {delay * 1000:g} ms"
-        log.info("%s of %s %s: %s; attempts: %d, reasons: %s", self.verb, scope_name(self.namespace, self.key), decided, error, self.attempts,
-                 ", ".join(self.reasons), extra={"retry": replace(retry, delay=delay)})
+        with contextlib.suppress(Exception):  # of a handler of the program's
+            log.info("%s of %s %s: %s; attempts: %d, reasons: %s", self.verb, scope_name(self.namespace, self.key), decided, error, self.attempts,
+                     ", ".join(self.reasons), extra={"retry": replace(retry, delay=delay)})
         self.begun = clock() + (delay or 0.0)  # the next one's
         return delay
 

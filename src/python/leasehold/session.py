@@ -3,9 +3,11 @@ and blocking and asynchronous programs share the code."""
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import socket
+import sys
 from typing import Any, Sequence
 
 import psycopg
@@ -41,9 +43,11 @@ STATES: tuple[tuple[str, type[LeaseholdError], str], ...] = (
     ("", Denied, ""),  # what would fail again; the reason is the SQLSTATE
 )
 
-# libpq tells no SQLSTATE of a connection that was refused, and psycopg cannot make it tell. In another language than English it is asked again.
-REFUSED = {"28P01": "authentication failed", "28000": 'no pg_hba.conf entry|role ".*" does not exist', "3D000": 'database ".*" does not exist'}
-STARTING = "the database system is "  # starting up, shutting down, not yet accepting connections, in recovery mode (57P03)
+# What libpq says of a server that refuses, in any language: "FATAL:  28P01: words", with the place in PostgreSQL's source below it.
+STATE = re.compile(r"(?<=:  )([0-9A-Z]{5}): ")
+SOURCE = re.compile(r"\n[^\n]+: {1,2}\w+, \w+\.c:\d+")
+IN_FLIGHT = "SOCKET_CLOSED_WHILE_IN_FLIGHT"
+VERBOSE = 2  # PQERRORS_VERBOSE of libpq-fe.h
 
 
 class Session:
@@ -67,6 +71,7 @@ class Session:
 
     async def _open(self, until: float) -> None:
         self.conn = pq.PGconn.connect_start(self.conninfo.encode())
+        tell_states(self.conn)
         state: int = pq.PollingStatus.WRITING
         while state != pq.PollingStatus.OK:
             if self.conn.status == pq.ConnStatus.BAD or state == pq.PollingStatus.FAILED:
@@ -80,8 +85,9 @@ class Session:
 
     async def _ready(self, write: bool, until: float) -> None:
         if not await self.runtime.ready(self.conn.socket, write, until - clock()):
+            is_made = self.conn.status == pq.ConnStatus.OK
             self.close()  # what it was to do may still happen
-            raise Unavailable("PostgreSQL does not answer in time", "DATABASE_UNAVAILABLE")
+            raise Unavailable("PostgreSQL does not answer in time", IN_FLIGHT if is_made else "SOCKET_NOT_AVAILABLE")
 
     async def query(self, sql: str, parameters: Sequence[str | None], until: float) -> list[tuple[Any, ...]]:
         """The rows, as text. Each is a transaction of its own. What breaks off in the middle closes the connection."""
@@ -102,7 +108,7 @@ class Session:
                 rows += [tuple(text(result.get_value(row, column)) for column in range(result.nfields)) for row in range(result.ntuples)]
         except psycopg.Error as broken:
             self.close()
-            raise Unavailable(str(broken).strip(), "DATABASE_UNAVAILABLE") from None
+            raise Unavailable(str(broken).strip(), IN_FLIGHT) from None
         except BaseException:  # the caller has given up; the statement may go on
             self.close()
             raise
@@ -122,7 +128,7 @@ class Session:
                 self.conn.consume_input()
             except psycopg.Error as error:
                 self.close()
-                raise Unavailable(str(error).strip(), "DATABASE_UNAVAILABLE") from None
+                raise Unavailable(str(error).strip(), IN_FLIGHT) from None
         while self.conn.notifies() is not None:
             pass
 
@@ -145,11 +151,20 @@ class Session:
             self.conn = None
 
 
+def tell_states(conn: Any) -> None:
+    """libpq keeps no SQLSTATE of a connection that is refused; this has it in the words, of which the server's are in its own language. psycopg lacks
+    the call. A library has the symbols of those that it is linked with, such as the libpq of psycopg's wheels. Without one each refusal is asked again."""
+    library = "libpq.so.5" if pq.__impl__ == "python" else sys.modules[type(conn).__module__].__file__
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(library).PQsetErrorVerbosity(ctypes.c_void_p(conn.pgconn_ptr), VERBOSE)
+
+
 def refusal(words: str) -> LeaseholdError:
-    """Of a connection. Where several servers were asked, one that starts may take it later; else the last one's words count."""
-    last = words.rsplit("connection to server ", 1)[-1]
-    state = "" if STARTING in words else next((state for state, said in REFUSED.items() if re.search(said, last)), "")
-    return translated(state, words) if state else Unavailable(words, "DATABASE_UNAVAILABLE")
+    """Of a connection. Where several servers were asked, one that is not ready (57P03) may take it later; else the last one counts."""
+    states, words = STATE.findall(words), STATE.sub("", SOURCE.sub("", words))
+    if not states:
+        return Unavailable(words, "SOCKET_NOT_AVAILABLE")
+    return translated("57P03" if "57P03" in states else states[-1], words)
 
 
 def text(value: bytes | None) -> str | None:
@@ -165,7 +180,7 @@ def failure(result: Any) -> LeaseholdError | None:
 
     state, words = field(pq.DiagnosticField.SQLSTATE), field(pq.DiagnosticField.MESSAGE_PRIMARY)
     if not state:  # libpq's own: the connection broke
-        return Unavailable(result.error_message.decode("utf-8", "replace").strip(), "DATABASE_UNAVAILABLE")
+        return Unavailable(result.error_message.decode("utf-8", "replace").strip(), IN_FLIGHT)
     return translated(state, words)
 
 

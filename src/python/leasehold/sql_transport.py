@@ -37,31 +37,11 @@ UNTIL_TICK = "select extract(epoch from leasehold.until_tick($1))"
 DOWNGRADE = GRANT + """
   from (select set_config('lock_timeout', $5, true) as limits, $1::text as namespace offset 0) s
  cross join lateral leasehold.downgrade(s.namespace, $2, $3::uuid, $4::integer) a"""
-HELD = """
-select state, holder, waiters, advice, holders,
-       case when policy ? 'capacity' then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end,
-       case when liveness is not null then (liveness in ('alive', 'overdue'))::text end,
-       case when liveness is not null then extract(epoch from clock_timestamp() - last_heartbeat_at) end,
-       case when liveness is not null then extract(epoch from clock_timestamp() - since) end
-  from leasehold.explain($1, $2)"""
-HEARTBEAT = """
-select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp()), h.deadline < statement_timestamp() + u.duration
-  from (select set_config('lock_timeout', $4, true) as limits offset 0) s
- cross join unnest($1::text[], $2::text[], $3::uuid[], $5::interval[]) with ordinality as u (namespace, key, lease_key, duration, n)
- cross join lateral (select leasehold.heartbeat(u.namespace, u.key, u.lease_key) as deadline offset 0) h
- where s.limits is not null
- order by u.n"""
-RELEASE_OK = """
-select leasehold.release_ok($1, $2, $3::uuid, $4::jsonb)
-  from (select set_config('lock_timeout', $5, true) as limits offset 0) s where s.limits is not null"""
-RELEASE_FAIL = RELEASE_OK.replace("release_ok", "release_fail").replace("::jsonb", "")
-RELEASE_MANY = """
-select case when u.failure is not null then leasehold.release_fail(u.namespace, u.key, u.lease_key, u.failure)
-            else leasehold.release_ok(u.namespace, u.key, u.lease_key, u.result::jsonb) end
-  from (select set_config('lock_timeout', $6, true) as limits offset 0) s
- cross join unnest($1::text[], $2::text[], $3::uuid[], $4::text[], $5::text[]) with ordinality as u (namespace, key, lease_key, result, failure, n)
- where s.limits is not null
- order by u.n"""
+CONTENTION = """
+select n, state, holder, waiters, advice, holders, units_free, is_alive::text, silent_s, held_s, holders_now
+  from leasehold.contention($1::text[], $2::text[], $3::text[])"""
+HEARTBEAT = "select left_s, given_s, reason from leasehold.heartbeat_each($1::text[], $2::text[], $3::uuid[])"
+RELEASE = "select reason from leasehold.release_each($1::text[], $2::text[], $3::uuid[], $4::boolean[], $5::text[]) reason"
 REQUEST = "extract(epoch from asked_at), asked_by, principal, reason, extract(epoch from answer_by), extract(epoch from greatest(answer_by - clock_timestamp(), interval '0'))"
 ASKED = f"select lease_key::text, {REQUEST} from leasehold.asked($1::uuid[])"
 ASK = f"select {REQUEST}, coalesce(refusal, ''), owner, token from leasehold.ask_hand_over($1, $2, $3::uuid, $4)"
@@ -98,12 +78,20 @@ def granted(row: Sequence[str | None], sent: float) -> Grant:
     return Grant(int(token or 0), sent + float(left or 0), int(units or 0), tuple(json.loads(slots or "[]")), is_final=is_final == "true")
 
 
-def held(lease: BaseLease, row: Sequence[str | None], name: str = "") -> Held:
-    """Of HELD's row."""
-    state, holder, waiters, advice, holders, free, is_alive, silent_for, held_for = row
-    wait = lease._asked.wait
-    words = f"lease {name or scope_name(lease.namespace, lease.key)} is {'held by ' + (holder or 'somebody') if state == 'held' else state}: {advice}"
-    has_waited = lease._asked.while_alive or 0 < wait < math.inf
+def in_the_way(lease: BaseLease) -> tuple[str, str, str]:
+    """The parameters of CONTENTION."""
+    asked = lease._asked
+    scopes = [(each.namespace, each.key, each.shared) for each in asked.scopes] or [(asked.namespace, asked.key, asked.mode == "shared")]
+    return array([each[0] for each in scopes]), array([each[1] for each in scopes]), array(["shared" if each[2] else "exclusive" for each in scopes])
+
+
+def held(lease: BaseLease, row: Sequence[Any]) -> Held:
+    """Of CONTENTION's row."""
+    n, state, holder, waiters, advice, holders, free, is_alive, silent_for, held_for, _ = row
+    asked = lease._asked
+    name = scope_name(*(asked.scopes[int(n) - 1][:2] if asked.scopes else (asked.namespace, asked.key)))
+    words = f"lease {name} is {'held by ' + (holder or 'somebody') if state == 'held' else state}: {advice}"
+    has_waited = asked.while_alive or 0 < asked.wait < math.inf
     found = Held(words, holder, int(waiters or 0), "WAIT_TIMEOUT" if has_waited else "LEASE_HELD", int(holders or 0), None if free is None else int(free))
     if is_alive is not None:
         found.is_alive, found.silent_for, found.held_for = is_alive == "true", float(silent_for or 0), float(held_for or 0)
@@ -180,11 +168,7 @@ class SqlTransport:
             array([str(each.units) for each in asked.scopes])), sent + timeout)
         if rows:
             return together([granted(row, sent) for row in rows])
-        for each in asked.scopes:  # which is in the way
-            found = (await session.query(HELD, each[:2], clock() + timeout))[0]
-            if found[0] != "free" or found[2] != "0" or each == asked.scopes[-1]:
-                break
-        raise held(lease, found, scope_name(*each[:2]))
+        raise await self._held(session, lease, timeout)
 
     async def _wait(self, session: Session, lease: BaseLease, wait_until: float, timeout: float) -> Grant | None:
         where = (lease.namespace, lease.key, lease.lease_key)
@@ -215,7 +199,7 @@ class SqlTransport:
     @staticmethod
     async def _ask(session: Session, lease: BaseLease, asked: str, timeout: float) -> str:
         """Asks the holders to hand over, once: `asked` says whom it has asked, and so does the answer."""
-        now: str = (await session.query("select concat(since, '/', token, '/', holders) from leasehold.explain($1, $2)", (lease.namespace, lease.key), clock() + timeout))[0][0]
+        now: str = (await session.query(CONTENTION, in_the_way(lease), clock() + timeout))[0][-1]
         if now != asked:
             await session.query(ASK, (lease.namespace, lease.key, lease.lease_key, ""), clock() + timeout)
         return now
@@ -264,7 +248,7 @@ class SqlTransport:
         return POOLED_POLL_S
 
     async def _held(self, session: Session, lease: BaseLease, timeout: float) -> Held:
-        return held(lease, (await session.query(HELD, (lease.namespace, lease.key), clock() + timeout))[0])
+        return held(lease, (await session.query(CONTENTION, in_the_way(lease), clock() + timeout))[0])
 
     # -- downgrade
 
@@ -300,12 +284,11 @@ class SqlTransport:
 
     async def _beat(self, session: Session, refs: Sequence[Ref], until: float) -> list[Answer]:
         rows = await session.query(HEARTBEAT, (array([each.namespace for each in refs]), array([each.key for each in refs]),
-                                               array([each.lease_key for each in refs]), LOCK_TIMEOUT,
-                                               array([interval(each.duration) for each in refs])), until)
+                                               array([each.lease_key for each in refs])), until)
         listening = [ref.lease_key for ref in refs if ref.is_listening]
         asked = await self._requests(session, listening, until) if listening else {}
-        return [Answer("ok", "", float(left), is_final == "t", asked.get(ref.lease_key)) if is_held == "t" else Answer("lost", await self._reason(session, ref, until))
-                for (is_held, left, is_final), ref in zip(rows, refs)]
+        return [Answer("lost", reason) if reason else Answer("ok", "", float(left), float(given) < ref.duration, asked.get(ref.lease_key))
+                for (left, given, reason), ref in zip(rows, refs)]
 
     async def _requests(self, session: Session, lease_keys: list[str], until: float) -> dict[str, HandOver]:
         """Of renewals that are committed, in half of the time that is left. Without an answer the next renewal reads them."""
@@ -317,14 +300,6 @@ class SqlTransport:
                 log.warning("requests to hand over are not heard: %s", error)
             return {}
         return {row[0]: hand_over(row[1:]) for row in rows}
-
-    @staticmethod
-    async def _reason(session: Session, ref: Ref, until: float) -> str:
-        try:
-            rows = await session.query(END_REASON, (ref.namespace, ref.key, ref.lease_key), until)
-        except LeaseholdError:  # what is known is that it is lost
-            return "unknown"
-        return rows[0][0] or "unknown"
 
     async def settle(self, ref: Ref, until: float) -> Answer:
         session = await self.session(until)
@@ -338,44 +313,39 @@ class SqlTransport:
         try:
             if len(items) > 1:
                 try:
-                    return await self._release_many(session, items, until)
+                    return await self._release(session, items, until)
                 except LeaseholdError:  # of one of them: then one by one
                     if session.conn is None:
                         raise
-            return await self._release_each(session, items, until)
+            return [await self._release_one(session, item, until) for item in items]
         finally:
             self.give_back(session)
 
-    async def _release_many(self, session: Session, items: Sequence[Release], until: float) -> list[Answer]:
-        """In one statement."""
-        columns = zip(*((each.ref.namespace, each.ref.key, each.ref.lease_key, each.result, each.failure) for each in items))
-        rows = await session.query(RELEASE_MANY, (*map(array, columns), LOCK_TIMEOUT), until)
-        for row, item in zip(rows, items):
-            if row[0] != "t":
-                await session.query(LEAVE, (item.ref.namespace, item.ref.key, item.ref.lease_key, LOCK_TIMEOUT), until)
-        return [Answer("ok", "") if row[0] == "t" else Answer("lost", "unknown") for row in rows]
-
     @staticmethod
-    async def _release_each(session: Session, items: Sequence[Release], until: float) -> list[Answer]:
-        answers = []
-        for item in items:
-            sql, value = (RELEASE_FAIL, item.failure) if item.failure is not None else (RELEASE_OK, item.result)
-            try:
-                where = (item.ref.namespace, item.ref.key, item.ref.lease_key)
-                rows = await session.query(sql, (*where, value, LOCK_TIMEOUT), until)
-                if rows[0][0] != "t":  # a caller who gave up in the middle of a statement may have left its place
-                    await session.query(LEAVE, (*where, LOCK_TIMEOUT), until)
-                answers.append(Answer("ok", "") if rows[0][0] == "t" else Answer("lost", "unknown"))
-            except LeaseholdError as error:
-                if isinstance(error, Unavailable) and error.reason != "SCOPE_BUSY":
-                    raise
-                answers.append(Answer("retry") if isinstance(error, Unavailable) else Answer("denied", str(error)))
-        return answers
+    async def _release(session: Session, items: Sequence[Release], until: float) -> list[Answer]:
+        """In one statement."""
+        columns = zip(*((each.ref.namespace, each.ref.key, each.ref.lease_key, "f" if each.failure is None else "t",
+                         each.result if each.failure is None else each.failure) for each in items))
+        rows = await session.query(RELEASE, tuple(map(array, columns)), until)
+        for (reason,), item in zip(rows, items):
+            if reason:  # a caller who gave up in the middle of a statement may have left its place
+                await session.query(LEAVE, (item.ref.namespace, item.ref.key, item.ref.lease_key, LOCK_TIMEOUT), until)
+        return [Answer("lost", reason) if reason else Answer("ok", "") for reason, in rows]
+
+    async def _release_one(self, session: Session, item: Release, until: float) -> Answer:
+        try:
+            return (await self._release(session, [item], until))[0]
+        except LeaseholdError as error:
+            if isinstance(error, Unavailable) and error.reason != "SCOPE_BUSY":
+                raise
+            return Answer("retry") if isinstance(error, Unavailable) else Answer("denied", str(error))
 
     async def end_reason(self, ref: Ref, until: float) -> str:
         session = await self.session(until)
         try:
-            return await self._reason(session, ref, until)
+            return (await session.query(END_REASON, (ref.namespace, ref.key, ref.lease_key), until))[0][0] or "unknown"
+        except LeaseholdError:  # what is known is that it is lost
+            return "unknown"
         finally:
             self.give_back(session)
 

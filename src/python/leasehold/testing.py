@@ -53,9 +53,9 @@ class Daemon:
         return World(self, f"test-{next(self._count)}")
 
     def fail_over(self) -> None:
-        """Every connection breaks; the daemon and its PostgreSQL start again, on the same address."""
+        """Every connection breaks; the daemon and its PostgreSQL start again, on the same address and a new timeline."""
         assert self._keeper.stdin
-        self._keeper.stdin.write("restart\n")
+        self._keeper.stdin.write("fail over\n")
         self._keeper.stdin.flush()
         self._answer()
 

@@ -22,7 +22,7 @@ from .errors import InvalidArgument, LeaseLost, Unavailable, scope_name
 from .lease import BaseLease
 from .runtime import clock, run
 from .session import translated
-from .sql_transport import ACQUIRE, HELD, granted, held, wanted
+from .sql_transport import ACQUIRE, CONTENTION, granted, held, in_the_way, wanted
 from .transport import Grant
 
 
@@ -227,7 +227,7 @@ class Acquiring(Step):
         sent = clock()
         row = await self.link.row(ACQUIRE, *wanted(lease))
         if row is None:
-            raise held(lease, await self.link.row(HELD, lease.namespace, lease.key))
+            raise held(lease, await self.link.row(CONTENTION, *in_the_way(lease)))
         self.grant = granted(row, sent)
         lease.token, lease.units, lease.slots = self.grant.token, self.grant.units, self.grant.slots
 

@@ -15,14 +15,15 @@ for each in (ROOT / "tests/integration", ROOT / "tests/lib", HERE.parent, HERE):
     sys.path.append(str(each))
 import leasehold  # noqa: E402, F401  (the installed one, before harness looks for its own stubs)
 import harness  # noqa: E402
-import sqlstates  # noqa: E402
 from apis import APIS  # noqa: E402
 from commit_proxy import CommitProxy  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
 from harness import wait_until  # noqa: E402
 from pgbouncer import PgBouncer  # noqa: E402
 from secure import SecureDaemon  # noqa: E402
+from sessions import Sessions  # noqa: E402
 from standby import Standby  # noqa: E402
+from triggers import TRIGGERS  # noqa: E402
 
 NAMESPACE = "cases"
 
@@ -32,11 +33,12 @@ class Site:
 
     def __init__(self):
         self.cluster = harness.Cluster(migrated=True)
+        self.sessions = Sessions(self.cluster)
         self.service = harness.Service(self.cluster)
         self.database = self.cluster.create_database(migrated=True)
         # What cron does where there is no daemon; before the first time nothing expires.
         self.cluster.psql("select leasehold.reap()", self.database)
-        self.cluster.psql(sqlstates.RAISE, self.database)
+        self.cluster.psql(TRIGGERS, self.database)
         self.pooler = PgBouncer(self.cluster.sockets, self.database, "transaction")
 
     @functools.cached_property
@@ -53,6 +55,7 @@ class Site:
         if "secured" in vars(self):
             self.secured.close()
         self.pooler.close()
+        self.sessions.close()
         self.service.close()
         self.cluster.destroy()
 
@@ -166,7 +169,7 @@ class Place:
         return daemon
 
     def psql(self, sql):
-        return self.site.cluster.psql(sql, self.database)
+        return self.site.sessions.psql(sql, self.database)
 
     def session(self):
         session = self.site.cluster.session(self.database)

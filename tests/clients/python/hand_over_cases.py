@@ -5,6 +5,7 @@ import leasehold
 import pytest
 from cases import LONG, NAMESPACE, fresh, in_background
 from harness import wait_until
+from postgres_proxies import CutProxy
 
 
 def holder_is_asked(place):
@@ -55,6 +56,28 @@ def refusal_of_an_ended_lease_is_false(place):
     assert len(client.ask_hand_over(NAMESPACE, key)) == 1
     place.psql(f"select from leasehold.force_release('{NAMESPACE}', '{key}', 'a test')")
     assert lease.refuse_hand_over("not now") is False
+
+
+def nothing_is_told_after_the_release(place):
+    key, told, asker = fresh(), [], place.client()
+    proxy = place.proxy() if place.transport == "grpc" else CutProxy(place.socket)
+    client = place.client(proxy.target if place.transport == "grpc" else place.behind(proxy))
+    tell = {name: lambda news, name=name: told.append(name) for name in ("on_granted", "on_renewed", "on_released", "on_asked")}
+    lease = client.lease(NAMESPACE, key, duration=12, **tell).acquire()
+    wait_until(lambda: len(told) == 2)
+    if place.transport == "grpc":
+        answers = [("delay", 1)]
+        proxy.decide = lambda: answers.pop() if answers else "pass"
+    else:
+        proxy.goes.clear()
+    assert asker.ask_hand_over(NAMESPACE, key, "")
+    wait_until(lambda: place.heartbeats(key) >= 2)
+    assert lease.try_release()
+    if place.transport != "grpc":
+        proxy.goes.set()
+    wait_until(lambda: place.row(key, "state") == "free")
+    client.close()
+    assert told == ["on_granted", "on_renewed", "on_released"]
 
 
 def unreadable_requests_cost_no_lease(place):

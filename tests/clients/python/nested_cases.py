@@ -37,14 +37,61 @@ def lost_lease_ends_nested_calls(place):
 
 
 class Answer(grpc.GenericRpcHandler):
-    """What is left of the call's time."""
+    """What is left of the call's time; to a request of this package's it is a refusal."""
+
+    def __init__(self):
+        self.left = {}
 
     def service(self, details):
-        return grpc.unary_unary_rpc_method_handler(lambda request, context: str(context.time_remaining()).encode())
+        name = details.method.split("/")[-1]
+
+        def answer(request, context):
+            self.left[name] = context.time_remaining()
+            if "leasehold" in details.method:
+                context.abort(grpc.StatusCode.PERMISSION_DENIED, "a test")
+            return str(self.left[name]).encode()
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+async def refused(*requests):
+    for each in requests:
+        with pytest.raises(leasehold.Denied):
+            await each
+
+
+def own_requests_carry_it(place, key, target, answer):
+    both, options = [(NAMESPACE, key + "-1"), (NAMESPACE, key + "-2")], {"timeout": 1000}
+    if place.api.name == "threads":
+        with place.client().lease(NAMESPACE, key, duration=30) as lease, leasehold.Client(target, **options) as other:
+            most = lease.remaining()
+            for request in (lambda: other.explain(NAMESPACE, "x"), lambda: other.ask_hand_over(NAMESPACE, "x", "a test"), other.lease_all(both).acquire,
+                            other.lease(NAMESPACE, "x").acquire):
+                with pytest.raises(leasehold.Denied):
+                    request()
+            within = dict(answer.left)
+            with pytest.raises(leasehold.Denied):
+                other.lease(NAMESPACE, "x", wait=LONG).acquire()
+    else:
+        outer = place.client()
+
+        async def body():
+            async with outer.client.lease(NAMESPACE, key, duration=30) as lease, leasehold.AsyncClient(target, **options) as other:
+                most = lease.remaining()
+                await refused(other.explain(NAMESPACE, "x"), other.ask_hand_over(NAMESPACE, "x", "a test"), other.lease_all(both).acquire(),
+                              other.lease(NAMESPACE, "x").acquire())
+                within = dict(answer.left)
+                await refused(other.lease(NAMESPACE, "x", wait=LONG).acquire())
+                return most, within
+
+        most, within = outer.run(body())
+    assert {name for name, left in within.items() if 0 < left <= most + 1} == {"Explain", "AskHandOver", "AcquireAll", "AcquireStream"}, within
+    assert answer.left["AcquireStream"] > 1000  # renewals move the deadline meanwhile
 
 
 def deadline_travels_in_metadata(place):
-    server = grpc.server(futures.ThreadPoolExecutor(), handlers=[Answer()])
+    answer = Answer()
+    server = grpc.server(futures.ThreadPoolExecutor(), handlers=[answer])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     key, client = fresh(), place.client()
@@ -73,5 +120,7 @@ def deadline_travels_in_metadata(place):
             for _ in client.lead(NAMESPACE, key) if place.api.name == "threads" else []:
                 assert 0 < ask() <= 31
                 break
+        answer.left.clear()
+        own_requests_carry_it(place, key + "-own", f"127.0.0.1:{port}", answer)
     finally:
         server.stop(None)

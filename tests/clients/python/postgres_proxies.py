@@ -1,4 +1,4 @@
-"""Proxies before PostgreSQL: one holds a statement up, one refuses connections as PostgreSQL does."""
+"""Proxies before PostgreSQL: one holds a statement up, one refuses connections as PostgreSQL does, one breaks connections or keeps answers back."""
 import contextlib
 import socket
 import threading
@@ -66,3 +66,35 @@ class RefusingProxy(CommitProxy):
             fields = f"SFATAL\0VFATAL\0C{state}\0M{words}\0\0".encode()
             client.sendall(b"E" + (4 + len(fields)).to_bytes(4, "big") + fields)
         shut(client, server)
+
+
+class CutProxy(CommitProxy):
+    """After cut() connections break, those that are made later too, until restore(). Answers wait while `goes` is not set."""
+
+    def __init__(self, address):
+        self.is_cut, self.goes = False, threading.Event()
+        self.goes.set()
+        super().__init__(address, "cut")
+
+    def _ask(self, client, server, is_over):
+        if self.is_cut:
+            shut(client, server)
+        super()._ask(client, server, is_over)
+
+    def _answer(self, client, server, is_over):
+        with contextlib.suppress(OSError):
+            while data := server.recv(65536):
+                self.goes.wait()
+                client.sendall(data)
+        shut(client, server)
+
+    def cut(self):
+        self.is_cut = True
+        shut(*self.sockets)
+
+    def restore(self):
+        self.is_cut = False
+
+    def close(self):
+        self.goes.set()
+        super().close()

@@ -7,23 +7,25 @@ import leasehold
 import pytest
 from cases import NAMESPACE, TABLES, fresh
 from harness import wait_until
+from postgres_proxies import CutProxy
 
 
 @contextlib.contextmanager
-def retry_log():
-    """What the package tells of retries."""
+def retry_log(*others):
+    """What the package tells of retries, before it tells the others."""
     steps = []
-    handler = logging.Handler(logging.INFO)
-    handler.emit = lambda record: steps.append(record.retry) if hasattr(record, "retry") else None
     logger = logging.getLogger("leasehold")
-    level = logger.level
-    logger.addHandler(handler)
+    level, before = logger.level, list(logger.handlers)
+    for emit in (lambda record: steps.append(record.retry) if hasattr(record, "retry") else None, *others):
+        handler = logging.Handler(logging.INFO)
+        handler.emit = emit
+        logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
         yield steps
     finally:
         logger.setLevel(level)
-        logger.removeHandler(handler)
+        logger.handlers[:] = before
 
 
 def sqlstates_are_told_alike(place):
@@ -65,6 +67,41 @@ def strategy_decides_about_retries(place):
     assert lease.release()  # by the strategy of its acquire
     assert [(each.verb, each.reason) for each in asked] == [("Release", "SOCKET_CLOSED_WHILE_IN_FLIGHT")]
     decides_about_held(place)
+
+
+def strategy_decides_in_sql(place):
+    key, proxy, asked = fresh(), CutProxy(place.socket), []
+    client, session = place.client(place.behind(proxy), strategy=leasehold.fail_fast), place.session()
+    proxy.cut()
+    with pytest.raises(leasehold.Unavailable) as unavailable:
+        client.lease(NAMESPACE, key, wait=60).acquire()
+    assert unavailable.value.reason == "SOCKET_NOT_AVAILABLE"
+
+    def patient(retry):
+        asked.append(retry)
+        if len(asked) == 3:
+            end()
+        return 0.02
+
+    def told():
+        for n, retry in enumerate(asked, 1):
+            assert (retry.namespace, retry.key, retry.attempts, retry.failures) == (NAMESPACE, key, n, n) and retry.remaining > 0, retry
+        found = [f"{each.verb} {each.reason}" for each in asked]
+        asked.clear()
+        return found
+
+    end = proxy.restore
+    lease = client.lease(NAMESPACE, key, wait=60, strategy=patient).acquire()  # counts before the client's
+    assert told() == ["Acquire SOCKET_NOT_AVAILABLE"] * 3
+    session.run(f"begin; select from leasehold.scope where namespace = '{NAMESPACE}' and key = '{key}' for update")
+    end = lambda: session.run("rollback")  # noqa: E731
+    lease.downgrade()
+    assert told() == ["Downgrade SCOPE_BUSY"] * 3
+    end = proxy.restore
+    proxy.cut()
+    assert lease.release()
+    assert told() == ["Release SOCKET_CLOSED_WHILE_IN_FLIGHT"] + ["Release SOCKET_NOT_AVAILABLE"] * 2
+    assert place.row(key, "state, last_outcome") == "free|ok"
 
 
 def strategy_may_wait_for_a_holder(place):
@@ -114,14 +151,27 @@ def busy_scope_is_unavailable(place):
 
 
 def retries_are_logged(place):
-    key, proxy = fresh(), place.proxy()
-    client = place.client(proxy.target, timeout=5)
-    proxy.is_refusing = True
-    with retry_log() as steps:
+    proxy = place.proxy()
+    are_logged(place.client(proxy.target, timeout=5), lambda on: setattr(proxy, "is_refusing", on))
+
+
+def retries_are_logged_in_sql(place):
+    proxy = CutProxy(place.socket)
+    are_logged(place.client(place.behind(proxy), timeout=5), lambda on: proxy.cut() if on else proxy.restore(), throw)
+
+
+def throw(record):
+    raise ZeroDivisionError
+
+
+def are_logged(client, refuse, *others):
+    key = fresh()
+    refuse(True)
+    with retry_log(*others) as steps:
         waiting = threading.Thread(target=client.lease(NAMESPACE, key, wait=60).acquire)
         waiting.start()
         wait_until(lambda: len(steps) >= 2)
-        proxy.is_refusing = False
+        refuse(False)
         waiting.join()
         assert {(each.verb, each.reason) for each in steps} == {("Acquire", "SOCKET_NOT_AVAILABLE")}
         assert [each.delay for each in steps[:2]] == [0.001, 0.002]

@@ -48,18 +48,23 @@ async def body(lease):
             yield
 
 
+async def come(event):
+    """A bound, not a measurement."""
+    async with asyncio.timeout(60):
+        while not event.is_set():
+            await asyncio.sleep(0.01)
+
+
 async def work(client, nowhere):
     renewed, lost = threading.Event(), threading.Event()
-    async with body(client.lease(NAMESPACE, "plain", duration=3, on_renewed=lambda lease: renewed.set())):
+    async with body(client.lease(NAMESPACE, "plain", duration=9, on_renewed=lambda lease: renewed.set())):
         with contextlib.suppress(leasehold.Held):
             await result(client.lease(NAMESPACE, "plain").acquire())
-        while not renewed.is_set():
-            await asyncio.sleep(0.01)
-    lease = client.lease(NAMESPACE, "forced", duration=3, on_lost=lambda reason: lost.set())
+        await come(renewed)
+    lease = client.lease(NAMESPACE, "forced", duration=9, on_lost=lambda reason: lost.set())
     await result(lease.acquire())
     print("held", flush=True)
-    while not lost.is_set():
-        await asyncio.sleep(0.01)
+    await come(lost)
     await result(lease.release())
     with contextlib.suppress(leasehold.Unavailable):
         await result(nowhere.lease(NAMESPACE, "nowhere").acquire())

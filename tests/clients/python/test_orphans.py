@@ -41,6 +41,21 @@ def test_a_release_that_no_server_answers_is_repeated_by_the_default_backoff(pla
     assert pauses(place.client(nowhere), len(expected), 1000) == pytest.approx(expected)
 
 
+def test_a_release_that_is_told_retry_and_was_done_is_no_loss(place):
+    client = place.client()
+    lease = client.lease("cases", f"told-retry-{place.transport}-{place.api.name}")
+    lease.acquire()
+    release, asked = client._core.transport.release, []
+
+    async def loses_its_databases_answer(items, until):
+        asked.append(await release(items, until))
+        return asked[-1] if len(asked) > 1 else [Answer("retry")]
+
+    client._core.transport.release = loses_its_databases_answer
+    assert lease.release(), "it was told as lost"
+    assert [answer.outcome for answers in asked for answer in answers] == ["ok", "lost"]
+
+
 def test_an_answer_ends_the_backoff_and_a_failure_ends_no_doubt():
     orphan = leasehold.orphans.Orphan(Release(Ref("a", "k", "l")), 0.0)
     unknown, retry = Answer("lost"), Answer("retry")

@@ -1,4 +1,4 @@
-"""Connections in SQL that PostgreSQL refuses: libpq tells no SQLSTATE of them, but words."""
+"""Connections in SQL that PostgreSQL refuses, in whatever language: libpq keeps no SQLSTATE of them."""
 import leasehold
 import pytest
 from apis import APIS
@@ -16,7 +16,7 @@ def place(site, request):
 
 
 def test_a_server_that_starts_is_asked_again(place):
-    proxy, asked = RefusingProxy(place.socket, [STARTING, ("57P03", "the database system is shutting down"), ("53300", "sorry, too many clients already")]), []
+    proxy, asked = RefusingProxy(place.socket, [STARTING, ("57P03", "das Datenbanksystem fährt herunter"), ("53300", "sorry, too many clients already")]), []
 
     def strategy(retry):
         asked.append(retry.reason)
@@ -29,7 +29,7 @@ def test_a_server_that_starts_is_asked_again(place):
 
 @pytest.mark.parametrize("state, words, reason", [
     ("28P01", 'password authentication failed for user "app"', "UNAUTHENTICATED"), ("28000", 'no pg_hba.conf entry for host "10.0.0.1", user "app"', "UNAUTHENTICATED"),
-    ("28000", 'role "app" does not exist', "UNAUTHENTICATED"), ("3D000", 'database "app" does not exist', "3D000")])
+    ("28000", 'role "app" does not exist', "UNAUTHENTICATED"), ("28P01", "Passwort-Authentifizierung für Benutzer »app« fehlgeschlagen", "UNAUTHENTICATED"), ("3D000", 'database "app" does not exist', "3D000")])
 def test_a_connection_that_would_be_refused_again_is_not_repeated(place, state, words, reason):
     proxy = RefusingProxy(place.socket, [(state, words)] * 2)
     with pytest.raises(leasehold.Denied) as denied:

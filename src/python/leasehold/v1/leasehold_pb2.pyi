@@ -342,13 +342,14 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ["common_path", "coordinator_id", "databases", "max_block", "schema_version", "server", "timeline", "trouble", "version", "waiters", "warning"]
+    __slots__ = ["common_path", "coordinator_id", "databases", "max_block", "schema_version", "server", "spread", "timeline", "trouble", "version", "waiters", "warning"]
     COMMON_PATH_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
     DATABASES_FIELD_NUMBER: _ClassVar[int]
     MAX_BLOCK_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
+    SPREAD_FIELD_NUMBER: _ClassVar[int]
     TIMELINE_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -360,12 +361,13 @@ class GetStatusResponse(_message.Message):
     max_block: _duration_pb2.Duration
     schema_version: int
     server: str
+    spread: _containers.RepeatedCompositeFieldContainer[SpreadStatus]
     timeline: int
     trouble: str
     version: str
     waiters: int
     warning: str
-    def __init__(self, version: _Optional[str] = ..., schema_version: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., timeline: _Optional[int] = ..., max_block: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., waiters: _Optional[int] = ..., trouble: _Optional[str] = ..., server: _Optional[str] = ..., databases: _Optional[_Iterable[_Union[DatabaseStatus, _Mapping]]] = ..., common_path: _Optional[str] = ..., warning: _Optional[str] = ...) -> None: ...
+    def __init__(self, version: _Optional[str] = ..., schema_version: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., timeline: _Optional[int] = ..., max_block: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., waiters: _Optional[int] = ..., trouble: _Optional[str] = ..., server: _Optional[str] = ..., databases: _Optional[_Iterable[_Union[DatabaseStatus, _Mapping]]] = ..., common_path: _Optional[str] = ..., warning: _Optional[str] = ..., spread: _Optional[_Iterable[_Union[SpreadStatus, _Mapping]]] = ...) -> None: ...
 
 class GrantAccessRequest(_message.Message):
     __slots__ = ["namespace", "principal", "rights"]
@@ -859,6 +861,16 @@ class SetPolicyResponse(_message.Message):
     EFFECTIVE_FIELD_NUMBER: _ClassVar[int]
     effective: Policy
     def __init__(self, effective: _Optional[_Union[Policy, _Mapping]] = ...) -> None: ...
+
+class SpreadStatus(_message.Message):
+    __slots__ = ["database", "namespace", "slots"]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    database: str
+    namespace: Namespace
+    slots: int
+    def __init__(self, namespace: _Optional[_Union[Namespace, _Mapping]] = ..., database: _Optional[str] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class WatchLeasesRequest(_message.Message):
     __slots__ = ["alive", "include_children", "include_initial", "key", "namespace"]

@@ -62,7 +62,7 @@ def watch_over(load: Load, length_s: float) -> None:
                   flush=True)
 
 
-def verdict(load: Load, forgotten: Sequence[str], guarded: Sequence[tuple[str, int]]) -> dict[str, Sequence[Any]]:
+def verdict(load: Load, forgotten: Sequence[Any], guarded: Sequence[tuple[str, int]]) -> dict[str, Sequence[Any]]:
     found = history.judge(load, forgotten)
     found["stale writes past the fence"] = [None] * history.stale_writes(load.register.fenced)
     found["stale writes behind guard()"] = [None] * history.stale_writes(guarded)

@@ -231,8 +231,8 @@ def longest_silence(grants: Sequence[Grant], begin: float, end: float) -> float:
     return max(after - before for before, after in zip(times, times[1:]))
 
 
-def judge(seen: Any, forgotten: Sequence[str]) -> dict[str, Sequence[Any]]:
-    """What is wrong with what a Load has seen, by the words of each rule. `forgotten`: the lease keys that nobody served."""
+def judge(seen: Any, forgotten: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    """What is wrong with what a Load has seen, by the words of each rule. `forgotten`: the lease keys that nobody served, each with its Waiter."""
     return {
         "two holders at once": double_holders(seen.holds),
         "tokens that went back": tokens_that_went_back(seen.holds),

@@ -122,7 +122,7 @@ class Load:
         self.answers: dict[str, list[float]] = collections.defaultdict(list)
         self.watched = dict.fromkeys(site.servers, 0.0)
         self.renewals = 0
-        self.waiting: dict[int, str] = {}
+        self.waiting: dict[int, tuple[str, float]] = {}  # the lease key, and since when
         self.kept = threading.Semaphore(0)
         self.new: collections.deque[str] = collections.deque(maxlen=NEW)
         self.register = Register()
@@ -250,7 +250,7 @@ class Load:
         while not self.stop.is_set():
             request = self.request(LINE, 5, wait_forever=True)
             asked, lease, deadline = now(), None, 0.0
-            self.waiting[number] = request.lease_key
+            self.waiting[number] = request.lease_key, asked
             while lease is None and not self.give_up.is_set():
                 turn = (turn + 1) % len(servers)
                 sent, queued, ended = now(), None, False
@@ -380,13 +380,13 @@ class Load:
                             (self.come_anew, 1), (self.challenge, len(self.site.servers))):
             self.start_some(work, count)
 
-    def end(self, limit_s: float) -> list[str]:
-        """Nobody asks any more; those in line are served. Who still waits after `limit_s` is forgotten: the lease keys."""
+    def end(self, limit_s: float) -> list[tuple[str, Waiter]]:
+        """Nobody asks any more; those in line are served. Who still waits after `limit_s` is forgotten: the lease keys, and the waits."""
         self.stop.set()
         until = time.monotonic() + limit_s
         while self.waiting and time.monotonic() < until:
             time.sleep(0.1)
-        forgotten = list(self.waiting.values())
+        forgotten = [(lease_key, Waiter(LINE, "", asked, None, now(), None)) for lease_key, asked in list(self.waiting.values())]
         until = time.monotonic() + ENDS_S
         for thread in self.threads:  # holders give their leases back
             if thread.name != self.watch.__name__:

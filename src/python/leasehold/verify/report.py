@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping, Sequence
 from .history import Event, Hold, Loss, Waiter
 
 WIDTH, LEFT, ROW = 960, 140, 22
-MOST_PICTURES = 10  # of a rule
+MOST_PICTURES = 10  # of a rule; each key has one all the same
 STYLE = """body { font: 15px sans-serif; max-width: 62em; margin: 2em auto; color: #222 } svg { width: 100%; background: #fafafa }
 text { font: 12px sans-serif } .hold { fill: #8fb4d9 } .bad { fill: #d9483b } .wait { fill: #e7d9a0 } .ok { color: #2b7a3d } .wrong { color: #b3261e }
 line { stroke: #bbb }"""
@@ -31,11 +31,18 @@ def leases_of(thing: Any) -> list[Hold | Waiter | Loss]:
     return []
 
 
+def drawn_for(thing: Any, holds: Iterable[Hold]) -> list[Hold | Waiter | Loss]:
+    """What is red in a finding's picture: its leases, or the holds that its events are about."""
+    events = {(part.scope, part.token) for part in thing if isinstance(part, Event)} if isinstance(thing, tuple) else set()
+    return leases_of(thing) or [hold for hold in holds if (hold.scope, hold.token) in events]
+
+
 def tell(thing: Any, begun: float) -> str:
     """In words; times are seconds since the beginning."""
     words = [f"{type(lease).__name__.lower()} of {lease.scope}, token {lease.token or 'none'}, from {times(lease)[0] - begun:.3f} to "
              f"{times(lease)[1] - begun:.3f} s" for lease in leases_of(thing)]
-    return "; ".join(words) or str(thing)
+    names = [part for part in thing if isinstance(part, str) and part] if words and type(thing) is tuple else []
+    return "; ".join(names + words) or str(thing)
 
 
 def times(lease: Hold | Waiter | Loss) -> tuple[float, float]:
@@ -80,8 +87,12 @@ def page(load: Any, found: Mapping[str, Sequence[Any]], words: str, begun: float
     parts = []
     for rule, things in found.items():
         parts.append(f'<h3 class="{"wrong" if things else "ok"}">{html.escape(rule)}: {len(things)}</h3>')
-        for thing in things[:MOST_PICTURES]:
-            bad = leases_of(thing)
+        scopes: set[str] = set()
+        for place, thing in enumerate(things):
+            bad = drawn_for(thing, load.holds)
+            if place >= MOST_PICTURES and (not bad or bad[0].scope in scopes):
+                continue
+            scopes.update(lease.scope for lease in bad)
             parts.append(f"<p>{html.escape(tell(thing, begun))}</p>" if thing else "")
             parts.append(picture(bad, load.holds, begun) if bad else "")
     return (f'<!doctype html><meta charset="utf-8"><title>leasehold-verify</title><style>{STYLE}</style><h1>What the clients saw</h1>'
