@@ -14,15 +14,20 @@
 //! # }
 //! ```
 
+use std::convert::Infallible;
+use std::fmt::Display;
 use std::future::Future;
+use std::slice::from_ref;
 
-use crate::error::Error;
+use crate::deadline::{bounded, within_now};
+use crate::error::{Error, Reason};
 use crate::explain::Explanation;
 use crate::hand_over::HandOver;
 use crate::lease::Lease;
 use crate::release::Outcome;
 use crate::request::LeaseBuilder;
-use crate::together::{Leases, LeasesBuilder, Scope};
+use crate::ticks::{Tick, Ticks};
+use crate::together::{Leases, LeasesBuilder, Scope, end};
 use crate::watch::{Event, Watch};
 
 #[cfg(feature = "postgres")]
@@ -46,6 +51,11 @@ impl Client {
         self.client.core().handle.block_on(call)
     }
 
+    /// In the work of a lease, such a call ends with that.
+    fn call<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.block_on(bounded(call))
+    }
+
     /// [`crate::Client::lease`]
     pub fn lease(&self, namespace: &str, key: &str) -> LeaseBuilder {
         self.client.lease(namespace, key)
@@ -58,7 +68,7 @@ impl Client {
 
     /// [`LeaseBuilder::acquire`]
     pub fn acquire(&self, lease: LeaseBuilder) -> Result<Lease, Error> {
-        self.block_on(lease.acquire())
+        self.call(lease.acquire())
     }
 
     /// [`Lease::release_with`]
@@ -68,7 +78,7 @@ impl Client {
 
     /// [`LeasesBuilder::acquire`]
     pub fn acquire_all(&self, leases: LeasesBuilder) -> Result<Leases, Error> {
-        self.block_on(leases.acquire())
+        self.call(leases.acquire())
     }
 
     /// [`Leases::release_with`]
@@ -78,12 +88,12 @@ impl Client {
 
     /// [`Lease::downgrade`]
     pub fn downgrade(&self, lease: &Lease, units: u32) -> Result<(), Error> {
-        self.block_on(lease.downgrade(units))
+        self.call(lease.downgrade(units))
     }
 
     /// [`crate::Client::explain`]
     pub fn explain(&self, namespace: &str, key: &str) -> Result<Explanation, Error> {
-        self.block_on(self.client.explain(namespace, key))
+        self.call(self.client.explain(namespace, key))
     }
 
     /// [`crate::Client::watch`]
@@ -96,7 +106,7 @@ impl Client {
         let client = self.clone();
         let mut is_over = false;
         std::iter::from_fn(move || {
-            let event = (!is_over).then(|| client.block_on(watch.next()));
+            let event = (!is_over).then(|| client.call(watch.next()));
             is_over = !matches!(event, Some(Ok(_)));
             event
         })
@@ -104,29 +114,67 @@ impl Client {
 
     /// [`crate::Client::ask_hand_over`]
     pub fn ask_hand_over(&self, namespace: &str, key: &str, reason: &str) -> Result<Vec<HandOver>, Error> {
-        self.block_on(self.client.ask_hand_over(namespace, key, reason))
+        self.call(self.client.ask_hand_over(namespace, key, reason))
     }
 
     /// [`Lease::refuse_hand_over`]
     pub fn refuse_hand_over(&self, lease: &Lease, words: &str) -> Result<bool, Error> {
-        self.block_on(lease.refuse_hand_over(words))
+        self.call(lease.refuse_hand_over(words))
     }
 
     /// Acquires, runs the work, and releases with its outcome; a loss counts before what the work returned. The work looks at
-    /// [`Lease::is_lost`] or [`Lease::remaining`] and stops by itself: a thread cannot be stopped from outside.
+    /// [`Lease::is_lost`] or [`Lease::remaining`] and stops by itself: a thread cannot be stopped from outside. Its calls of a client of this kind
+    /// end with [`Error::Lost`] once the lease is lost.
     pub fn run<T, E>(&self, lease: LeaseBuilder, work: impl FnOnce(&Lease) -> Result<T, E>) -> Result<T, E>
     where
-        E: From<Error> + std::fmt::Display,
+        E: From<Error> + Display,
     {
-        self.block_on(lease.run(|lease| async move { work(&lease) }))
+        let lease = self.acquire(lease)?;
+        self.run_under(from_ref(&lease), || work(&lease))?
     }
 
     /// [`Client::run`] under several leases; the work looks at [`Leases::is_lost`].
     pub fn run_all<T, E>(&self, leases: LeasesBuilder, work: impl FnOnce(&Leases) -> Result<T, E>) -> Result<T, E>
     where
-        E: From<Error> + std::fmt::Display,
+        E: From<Error> + Display,
     {
-        self.block_on(leases.run(|leases| async move { work(&leases) }))
+        let leases = self.acquire_all(leases)?;
+        self.run_under(&leases, || work(&leases))?
+    }
+
+    /// [`LeaseBuilder::lead`], with work as in [`Client::run`].
+    pub fn lead<T, E>(&self, lease: LeaseBuilder, mut work: impl FnMut(&Lease) -> Result<T, E>) -> Result<T, E>
+    where
+        E: From<Error> + Display,
+    {
+        let candidate = lease.candidate();
+        loop {
+            let lease = self.acquire(candidate.clone())?;
+            match self.run_under(from_ref(&lease), || work(&lease)) {
+                Err(Error::Lost(lost)) if lost.reason != Reason::Closed => {}
+                ended => return ended?,
+            }
+        }
+    }
+
+    /// [`crate::Client::ticks`]
+    pub fn ticks(&self, schedule: &str) -> Ticks {
+        self.client.ticks(schedule)
+    }
+
+    /// [`Ticks::run`], with work as in [`Client::run`]; [`Client::close`] ends it.
+    pub fn run_ticks<E: Display>(&self, ticks: Ticks, mut work: impl FnMut(&Tick) -> Result<Outcome, E>) -> Result<Infallible, Error> {
+        let request = ticks.lease.of_tick()?;
+        loop {
+            let tick = self.call(self.client.claim(&request))?;
+            let result = within_now(from_ref(&*tick), || work(&tick));
+            self.block_on(tick.end(result));
+        }
+    }
+
+    fn run_under<T, E: Display>(&self, leases: &[Lease], work: impl FnOnce() -> Result<T, E>) -> Result<Result<T, E>, Error> {
+        let result = within_now(leases, work);
+        self.block_on(end(leases, Ok(result)))
     }
 
     /// [`crate::Client::close`]

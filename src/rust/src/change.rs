@@ -1,8 +1,11 @@
 //! What a lease's holder is told by callbacks.
 
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use tokio::runtime::Handle;
 
@@ -53,11 +56,26 @@ impl Teller {
 
     pub fn call_all(&self) {
         while let Some(call) = self.next() {
-            let _ = catch_unwind(AssertUnwindSafe(call)); // the panic's message has been printed
+            tell(call);
         }
     }
 
     fn next(&self) -> Option<Call> {
         self.calls.lock().expect("no code panics under this lock").pop_front()
     }
+}
+
+/// Calls what the caller is told with. A panic of it costs nothing, and the panic hook has told of it.
+pub(crate) fn tell(call: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(call));
+}
+
+/// Runs work that calls what the caller decides with; a panic of that is the caller's.
+pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> std::thread::Result<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(state) => state.map(Ok),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
 }

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
-use crate::change::Teller;
+use crate::change::{Teller, caught};
 use crate::clock::now;
 use crate::error::{Error, Reason};
 use crate::given_up::MOST_DOUBTED;
@@ -27,11 +28,13 @@ use crate::transport::{Beat, Grant, Transport};
 const MOST_IN_REQUEST: usize = 10_000; // leases
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
 
+type RetryLog = Arc<dyn Fn(&RetryStep) + Send + Sync>;
+
 pub(crate) struct Settings {
     pub patience: Duration,
     pub flush: Duration,
     pub strategy: Option<Strategy>,
-    pub retry_log: Option<Arc<dyn Fn(&RetryStep) + Send + Sync>>,
+    pub retry_log: Option<RetryLog>,
     pub log: Arc<dyn Fn(&str) + Send + Sync>,
     pub thread_name: String,
 }
@@ -185,27 +188,39 @@ impl Client {
         self.core().spawn(run(Box::pin(async move {
             let core = client.core().clone();
             let granted = tokio::select! {
-                granted = core.repeat(&mut request) => Some(granted),
+                granted = caught(core.repeat(&mut request)) => Some(granted),
                 () = tell.closed() => None,
-                () = core.until_closing() => Some(Err(Error::Closed)),
+                () = core.until_closing() => Some(Ok(Err(Error::Closed))),
             };
             match granted {
                 None => core.give_up(request.refs(), request.duration).await,
+                Some(Err(panic)) => {
+                    core.abandon(request.refs(), request.duration);
+                    drop(tell.send(Err(panic)));
+                }
                 // A lease for which nobody waits any more is dropped here, which releases it.
-                Some(granted) => drop(tell.send(granted.and_then(|grants| {
+                Some(Ok(granted)) => drop(tell.send(Ok(granted.and_then(|grants| {
                     let each = request.refs().into_iter().zip(grants);
                     each.map(|(scope, grant)| Lease::new(client.clone(), Request { scope, ..request.clone() }, grant)).collect()
-                }))),
+                })))),
             }
         })))?;
-        answer.await.unwrap_or(Err(Error::Closed))
+        heard(answer).await
     }
 
     /// Runs a task in the client's thread. It ends by itself when the program waits no more.
     pub(crate) async fn run<T: Send + 'static>(&self, task: impl Future<Output = Result<T, Error>> + Send + 'static) -> Result<T, Error> {
         let (tell, answer) = oneshot::channel();
-        self.core().spawn(async move { drop(tell.send(task.await)) })?;
-        answer.await.unwrap_or(Err(Error::Closed))
+        self.core().spawn(async move { drop(tell.send(caught(task).await)) })?;
+        heard(answer).await
+    }
+}
+
+/// A strategy that panics does so for its caller.
+async fn heard<T>(answer: oneshot::Receiver<std::thread::Result<Result<T, Error>>>) -> Result<T, Error> {
+    match answer.await {
+        Ok(answer) => answer.unwrap_or_else(|panic| resume_unwind(panic)),
+        Err(_) => Err(Error::Closed),
     }
 }
 

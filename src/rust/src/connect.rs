@@ -15,6 +15,7 @@ use {
     tokio_postgres::tls::{MakeTlsConnect, TlsConnect},
 };
 
+use crate::change::tell;
 use crate::client::{Client, Settings};
 use crate::error::{Error, InvalidArgument};
 use crate::retry::{RetryStep, Strategy};
@@ -110,15 +111,15 @@ impl Builder {
         self
     }
 
-    /// Gets each retry and each refusal.
+    /// Gets each retry and each refusal. A panic of it costs the request nothing; one of a strategy is the caller's.
     pub fn retry_log(mut self, log: impl Fn(&RetryStep) + Send + Sync + 'static) -> Self {
-        self.settings.retry_log = Some(Arc::new(log));
+        self.settings.retry_log = Some(Arc::new(move |step| tell(|| log(step))));
         self
     }
 
     /// Gets the few sentences for the operator, which otherwise go to stderr.
     pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.settings.log = Arc::new(log);
+        self.settings.log = Arc::new(move |line| tell(|| log(line)));
         self
     }
 

@@ -1,12 +1,15 @@
 //! The time of leases, for the calls that their work makes.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tonic::Status;
 use tonic::service::Interceptor;
 
+use crate::error::Error;
 use crate::lease::{Cell, Lease};
+use crate::together::lost;
 
 tokio::task_local! {
     /// The leases around a task's work, those of outer work first.
@@ -42,11 +45,32 @@ impl Interceptor for Deadline {
     }
 }
 
+fn held() -> Vec<Arc<Cell>> {
+    HELD.try_with(Clone::clone).unwrap_or_default()
+}
+
+fn held_with(leases: &[Lease]) -> Vec<Arc<Cell>> {
+    held().into_iter().chain(leases.iter().map(|lease| lease.cell.clone())).collect()
+}
+
 /// Runs work under leases.
 pub(crate) fn within<F: Future>(leases: &[Lease], work: F) -> impl Future<Output = F::Output> {
-    let mut cells = HELD.try_with(Clone::clone).unwrap_or_default();
-    cells.extend(leases.iter().map(|lease| lease.cell.clone()));
-    HELD.scope(cells, work)
+    HELD.scope(held_with(leases), work)
+}
+
+/// The same without async.
+pub(crate) fn within_now<T>(leases: &[Lease], work: impl FnOnce() -> T) -> T {
+    HELD.sync_scope(held_with(leases), work)
+}
+
+/// Ends a call of such work when one of its leases is lost, as async work is dropped.
+pub(crate) async fn bounded<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let held = held();
+    tokio::select! {
+        biased;
+        lost = lost(&held) => Err(lost.into()),
+        answer = call => answer,
+    }
 }
 
 /// Of a grpc-timeout, as gRPC's specification of its protocol over HTTP/2 has it.

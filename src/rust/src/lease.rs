@@ -125,7 +125,7 @@ impl Cell {
             state: Mutex::new(state),
             over: watch::Sender::new(false),
             is_streaming,
-            story: Story::default(),
+            story: Default::default(),
         }
     }
 
@@ -442,7 +442,7 @@ impl Lease {
 
     /// Ends when the lease is lost; never after it was released.
     pub async fn lost(&self) -> Lost {
-        together::lost(std::slice::from_ref(self)).await
+        together::lost(std::slice::from_ref(&self.cell)).await
     }
 
     /// Runs work until it ends or the lease is lost: then the work's future is dropped.
@@ -469,8 +469,7 @@ impl Lease {
         if !self.cell.begin_release()? || self.cell.is_over() {
             return Err(Error::Released);
         }
-        self.cell.set_released();
-        self.client.core().release_later(&self.cell, outcome);
+        self.client.core().part(&self.cell, outcome);
         Ok(())
     }
 

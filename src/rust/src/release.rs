@@ -65,7 +65,9 @@ struct Parting {
 }
 
 impl Core {
-    pub fn release_later(self: &Arc<Self>, cell: &Arc<Cell>, outcome: Outcome) {
+    /// Gives back what is renewed no more. Its holder is told.
+    pub fn part(self: &Arc<Self>, cell: &Arc<Cell>, outcome: Outcome) {
+        cell.set_released();
         let (over, is_over) = watch::channel(());
         let mut state = self.state();
         let releases = &mut state.releases;
@@ -138,13 +140,13 @@ impl Core {
 
     /// The client ends: what was not answered by now is left to expire.
     pub fn abandon_releases(&self) {
-        let mut state = self.state();
-        for ((namespace, key), last) in std::mem::take(&mut state.releases.last) {
+        let left = std::mem::take(&mut self.state().releases);
+        for ((namespace, key), last) in left.last {
             if last.has_changed().is_ok() {
                 self.log_undelivered(&scope_name(&namespace, &key), "the client was closed");
             }
         }
-        state.releases.waiting.drain(..).for_each(|it| it.cell.story.ended(Some(&Error::Closed)));
+        left.waiting.iter().for_each(|it| it.cell.story.ended(Some(&Error::Closed)));
     }
 
     /// Lets an acquire follow the client's own release of the same scope.

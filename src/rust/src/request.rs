@@ -256,14 +256,20 @@ impl LeaseBuilder {
         F: Future<Output = Result<T, E>>,
         E: From<Error> + std::fmt::Display,
     {
-        let mut candidate = self.while_connected().wait(FOREVER);
-        candidate.request.while_alive = false;
+        let candidate = self.candidate();
         loop {
             match candidate.clone().run_once(&mut work).await {
                 Err(Error::Lost(lost)) if lost.reason != Reason::Closed => continue,
                 ended => return ended?,
             }
         }
+    }
+
+    /// To lead.
+    pub(crate) fn candidate(self) -> LeaseBuilder {
+        let mut candidate = self.while_connected().wait(FOREVER);
+        candidate.request.while_alive = false;
+        candidate
     }
 
     /// The outer error is of the lease.

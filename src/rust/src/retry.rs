@@ -32,7 +32,7 @@ pub struct Retry {
 }
 
 /// Decides whether and when an attempt follows; `None`: the request fails with the error. A delay that is longer than what is left of the
-/// request's time refuses it. Renewals go on whatever it says.
+/// request's time refuses it. Renewals go on whatever it says. A panic of it ends the request, which leaves nothing, and goes to the caller.
 pub type Strategy = Arc<dyn Fn(&Retry) -> Option<Duration> + Send + Sync>;
 
 /// What a strategy has decided.

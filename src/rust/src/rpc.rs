@@ -332,7 +332,6 @@ fn message(request: &Request, wait: Duration) -> v1::AcquireRequest {
         priority: request.priority as i32,
         ask_hand_over: request.ask_hand_over && !wait.is_zero(),
         at_least: request.at_least.and_then(proto),
-        ..v1::AcquireRequest::default()
     }
 }
 

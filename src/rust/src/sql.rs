@@ -3,6 +3,8 @@
 
 mod queue;
 
+pub(crate) use queue::InTheWay;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -66,8 +68,10 @@ pub(crate) fn grant_of(row: &Row, sent: Duration) -> Grant {
     }
 }
 
-/// Of a row of HELD.
-pub(crate) fn held_of(request: &Request, scope: &Ref, row: &Row) -> Held {
+/// Of a row of CONTENTION.
+pub(crate) fn held_of(request: &Request, row: &Row) -> Held {
+    let refs = request.refs();
+    let scope = &refs[row.get::<_, i32>(9) as usize - 1];
     let (state, holder, advice): (&str, String, &str) = (row.get(0), row.get(1), row.get(3));
     let by = if state == "held" { format!("held by {holder}") } else { state.to_string() };
     let count = |at| row.get::<_, i32>(at) as u32;
@@ -80,8 +84,8 @@ pub(crate) fn held_of(request: &Request, scope: &Ref, row: &Row) -> Held {
         units_free: row.get::<_, Option<i32>>(5).map(|units| units as u32),
         ahead: count(2),
         alive: row.get(6),
-        silent: time(row.get::<_, Option<f64>>(7).unwrap_or_default()),
-        held_for: time(row.get::<_, Option<f64>>(8).unwrap_or_default()),
+        silent: time(row.get(7)),
+        held_for: time(row.get(8)),
         retry: (request.wait.is_zero() && !request.while_alive).then_some(RetryReason::LeaseHeld),
     }
 }
@@ -237,27 +241,23 @@ impl Sql {
     }
 
     async fn try_all(&self, session: &Session, request: &Request) -> Result<Vec<Grant>, Error> {
-        let of = |part: fn(&crate::together::Scope) -> &str| request.scopes.iter().map(part).collect::<Vec<_>>();
-        let (namespaces, keys) = (of(|each| &each.namespace), of(|each| &each.key));
-        let modes = of(|each| if each.units.is_some() { "shared" } else { "exclusive" });
         let units: Vec<_> = request.scopes.iter().map(|each| each.units.unwrap_or(1) as i32).collect();
-        let (wanted, sent) = (Wanted::new(request), now());
-        let [_, _, seconds, owner, lease_key, labels, ..] = wanted.values();
-        let each = [texts(&namespaces), texts(&keys), texts(&modes)];
-        let [namespaces, keys, modes] = each.clone();
+        let (scopes, wanted, sent) = (InTheWay::new(request), Wanted::new(request), now());
+        let ([namespaces, keys, modes], [_, _, seconds, owner, lease_key, labels, ..]) = (scopes.values(), wanted.values());
         let values = [namespaces, keys, seconds, owner, lease_key, labels, modes, (&units, Type::INT4_ARRAY)];
         let rows = session.rows(&request.scope, self.patience, ACQUIRE_ALL, &values).await?;
-        if !rows.is_empty() {
-            return Ok(rows.iter().map(|row| grant_of(row, sent)).collect());
+        if rows.is_empty() {
+            return Err(Error::Held(Box::new(self.held(session, request).await?)));
         }
-        let first = session.rows(&request.scope, self.patience, FIRST_HELD, &each).await?;
-        let first = first.first().map_or(1, |row| row.get::<_, i32>(0));
-        let scope = request.refs().remove(first as usize - 1);
-        Err(Error::Held(Box::new(self.held(session, request, &scope).await?)))
+        Ok(rows.iter().map(|row| grant_of(row, sent)).collect())
     }
 
-    async fn held(&self, session: &Session, request: &Request, scope: &Ref) -> Result<Held, Error> {
-        Ok(held_of(request, scope, &session.row(scope, self.patience, HELD, &place(scope)[..2]).await?))
+    async fn contention(&self, session: &Session, request: &Request) -> Result<Row, Error> {
+        session.row(&request.scope, self.patience, CONTENTION, &InTheWay::new(request).values()).await
+    }
+
+    async fn held(&self, session: &Session, request: &Request) -> Result<Held, Error> {
+        Ok(held_of(request, &self.contention(session, request).await?))
     }
 
     /// All in one transaction, and one by one if that fails for one of them.
@@ -288,16 +288,13 @@ impl Sql {
         let left = || until.saturating_sub(now());
         let of = |part: fn(&Ref) -> &str| items.iter().map(|item| part(&item.scope)).collect::<Vec<_>>();
         let (namespaces, keys, lease_keys) = (of(|scope| &scope.namespace), of(|scope| &scope.key), of(|scope| &scope.lease_key));
-        let seconds: Vec<_> = items.iter().map(|item| item.duration.as_secs_f64()).collect();
-        let values = [texts(&namespaces), texts(&keys), texts(&lease_keys), (&seconds as _, Type::FLOAT8_ARRAY), text(&LOCK_TIMEOUT)];
+        let values = [texts(&namespaces), texts(&keys), texts(&lease_keys)];
         let rows = session.rows(&items[0].scope, left(), HEARTBEAT, &values).await?;
-        let mut beats = vec![];
-        for (item, row) in items.iter().zip(&rows) {
-            beats.push(match row.get(0) {
-                Some(seconds) => Beat::Renewed { remaining: time(seconds), is_final: row.get(1), asked: None },
-                None => Beat::Lost { reason: self.reason(session, &item.scope, left()).await, message: String::new() },
-            });
-        }
+        let beat = |(item, row): (&Renewal, &Row)| match row.get::<_, Option<&str>>(2) {
+            Some(reason) => Beat::Lost { reason: reason_of(reason), message: String::new() },
+            None => Beat::Renewed { remaining: time(row.get(0)), is_final: row.get::<_, f64>(1) < item.duration.as_secs_f64(), asked: None },
+        };
+        let mut beats: Vec<_> = items.iter().zip(&rows).map(beat).collect();
         self.hear_requests(session, items, &mut beats, left() / 2).await;
         Ok(beats)
     }
@@ -326,11 +323,6 @@ impl Sql {
         }
     }
 
-    async fn reason(&self, session: &Session, scope: &Ref, patience: Duration) -> Reason {
-        let row = session.row(scope, patience, END_REASON, &place(scope)).await;
-        row.map_or(Reason::Unknown, |row| reason_of(row.get(0)))
-    }
-
     /// All in one transaction, and one by one if that fails for one of them.
     pub async fn release(&self, items: &[Ending], patience: Duration) -> Vec<Result<(), Error>> {
         let session = match self.session().await {
@@ -355,20 +347,18 @@ impl Sql {
         let (lease_keys, outcomes) = (of(|item| &item.scope.lease_key), of(|item| &item.outcome.value));
         let failed: Vec<_> = items.iter().map(|item| item.outcome.is_failed).collect();
         let flags = (&failed as _, Type::BOOL_ARRAY);
-        let values = [texts(&namespaces), texts(&keys), texts(&lease_keys), texts(&outcomes), flags, text(&lock_timeout)];
-        let rows = match session.rows(&items[0].scope, patience, RELEASE, &values).await {
-            Ok(rows) => rows,
-            Err(error) => return vec![Err(error); items.len()],
+        let values = [texts(&namespaces), texts(&keys), texts(&lease_keys), flags, texts(&outcomes), text(&lock_timeout)];
+        let answer = |(Ending { scope, .. }, row): (&Ending, &Row)| match row.get::<_, Option<&str>>(0) {
+            None => Ok(()),
+            Some(reason) => {
+                let (namespace, key) = (scope.namespace.clone(), scope.key.clone());
+                Err(Lost { namespace, key, reason: reason_of(reason), message: String::new() }.into())
+            }
         };
-        let mut answers = vec![];
-        for (Ending { scope, .. }, row) in items.iter().zip(&rows) {
-            let (namespace, key) = (scope.namespace.clone(), scope.key.clone());
-            answers.push(match row.get(0) {
-                true => Ok(()),
-                false => Err(Lost { namespace, key, reason: self.reason(session, scope, patience).await, message: String::new() }.into()),
-            });
+        match session.rows(&items[0].scope, patience, RELEASE, &values).await {
+            Ok(rows) => items.iter().zip(&rows).map(answer).collect(),
+            Err(error) => vec![Err(error); items.len()],
         }
-        answers
     }
 
     /// Ends what acquires may have left: places in the queue, and grants. A place that cannot be left is free soon: nobody asks for it again.

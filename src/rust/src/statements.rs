@@ -17,14 +17,6 @@ pub const ACQUIRE_ALL: &str = granting!(
     "from leasehold.acquire_all($1::text[], $2::text[], make_interval(secs => $3::float8), $4::text, $5::text::uuid, $6::text::jsonb,
                                 $7::text[], $8::integer[]) l"
 );
-/// The first scope that is in the way.
-pub const FIRST_HELD: &str = "
-    select i.n::integer
-      from unnest($1::text[], $2::text[], $3::text[]) with ordinality i (namespace, key, mode, n)
-     cross join lateral leasehold.explain(i.namespace, i.key) e
-     where e.waiters > 0 or e.state in ('held', 'resting') or e.state = 'shared' and i.mode = 'exclusive'
-     order by i.n
-     limit 1";
 pub const CLAIM: &str = granting!(
     ", l.key, c.at, c.attempt
       from leasehold.claim_tick($1::text, $2::text, make_interval(secs => $3::float8), $4::text::uuid, $5::text::jsonb) c
@@ -40,31 +32,17 @@ pub const JOIN_QUEUE: &str = "
 pub const LEAVE_QUEUE: &str = "
     select leasehold.leave_queue(i.namespace, i.key, i.lease_key)
       from unnest($1::text[], $2::text[], $3::text[]::uuid[]) i (namespace, key, lease_key)";
-pub const HELD: &str = "
-    select state, coalesce(holder, ''), waiters, advice, holders,
-           case when policy ? 'capacity'
-                then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end,
-           coalesce(liveness in ('alive', 'overdue'), false),
-           case when liveness is not null then extract(epoch from clock_timestamp() - last_heartbeat_at)::float8 end,
-           case when liveness is not null then extract(epoch from clock_timestamp() - since)::float8 end
-      from leasehold.explain($1::text, $2::text)";
+/// Of the first that is in the way.
+pub const CONTENTION: &str = "
+    select state, coalesce(holder, ''), waiters, advice, holders, units_free, coalesce(is_alive, false), coalesce(silent_s, 0), coalesce(held_s, 0), n,
+           holders_now
+      from leasehold.contention($1::text[], $2::text[], $3::text[])";
 pub const HEARTBEAT: &str = "
-    select extract(epoch from h.deadline - clock_timestamp())::float8,
-           coalesce(h.deadline < statement_timestamp() + make_interval(secs => i.duration), false)
-      from (select set_config('lock_timeout', $5::text, true) as limits offset 0) s
-     cross join unnest($1::text[], $2::text[], $3::text[]::uuid[], $4::float8[]) with ordinality i (namespace, key, lease_key, duration, n)
-     cross join lateral (select leasehold.heartbeat(i.namespace, i.key, i.lease_key) as deadline offset 0) h
-     where s.limits is not null
-     order by i.n";
+    select coalesce(left_s, 0), coalesce(given_s, 0), reason from leasehold.heartbeat_each($1::text[], $2::text[], $3::text[]::uuid[])";
 pub const END_REASON: &str = "select coalesce(leasehold.end_reason($1::text, $2::text, $3::text::uuid), '')";
 pub const RELEASE: &str = "
-    select case when i.failed then leasehold.release_fail(i.namespace, i.key, i.lease_key, i.value)
-                else leasehold.release_ok(i.namespace, i.key, i.lease_key, nullif(i.value, '')::jsonb) end
-      from (select set_config('lock_timeout', $6::text, true) as limits offset 0) s
-     cross join unnest($1::text[], $2::text[], $3::text[]::uuid[], $4::text[], $5::boolean[]) with ordinality
-           i (namespace, key, lease_key, value, failed, n)
-     where s.limits is not null
-     order by i.n";
+    select reason
+      from leasehold.release_each($1::text[], $2::text[], $3::text[]::uuid[], $4::boolean[], $5::text[], $6::text::interval) reason";
 /// What is read of a request to hand over.
 macro_rules! asking {
     ($($rest:literal)*) => {
@@ -81,7 +59,6 @@ pub const EXPLAIN: &str = "
     select state, advice, coalesce(liveness, ''), coalesce(holder, ''), coalesce(principal, ''), coalesce(token, 0), coalesce(units, 0), holders,
            waiters, coalesce(first_waiter, ''), since, coalesce(heartbeats, 0), last_heartbeat_at, expires_at, rests_until, policy::text
       from leasehold.explain($1::text, $2::text)";
-pub const ASKS_WHOM: &str = "select concat(since, '/', token, '/', holders) from leasehold.explain($1::text, $2::text)";
 pub const REFUSE: &str = "select leasehold.refuse_hand_over($1::text, $2::text, $3::text::uuid, $4::text)";
 pub const TICK_CHANNEL: &str = "select leasehold.tick_channel($1::text)";
 pub const UNTIL_TICK: &str = "select extract(epoch from leasehold.until_tick($1::text))::float8";

@@ -13,7 +13,7 @@ use crate::error::{Error, scope_name};
 use crate::hand_over::HandOver;
 use crate::lease::Lease;
 use crate::release::Outcome;
-use crate::request::{FOREVER, LeaseBuilder};
+use crate::request::{FOREVER, LeaseBuilder, Request};
 use crate::retry::Strategy;
 
 /// What a claim was answered with.
@@ -41,6 +41,13 @@ impl Tick {
     pub fn attempt(&self) -> u32 {
         self.claimed.attempt
     }
+
+    /// What cannot be released is left to expire: then the tick has failed.
+    pub(crate) async fn end<E: Display>(&self, result: Result<Outcome, E>) {
+        if let Err(error) = self.release_with(result.unwrap_or_else(Outcome::failure)).await {
+            (self.client.core().settings.log)(&format!("the tick {}: {error}", scope_name(self.namespace(), self.key())));
+        }
+    }
 }
 
 impl Deref for Tick {
@@ -56,7 +63,7 @@ impl Deref for Tick {
 #[must_use = "ticks are claimed by run()"]
 pub struct Ticks {
     client: Client,
-    lease: LeaseBuilder,
+    pub(crate) lease: LeaseBuilder,
 }
 
 impl Client {
@@ -75,6 +82,13 @@ impl Client {
     /// ```
     pub fn ticks(&self, schedule: &str) -> Ticks {
         Ticks { client: self.clone(), lease: self.lease(schedule, "tick").wait(FOREVER) }
+    }
+
+    /// Waits for the next.
+    pub(crate) async fn claim(&self, request: &Request) -> Result<Tick, Error> {
+        let lease = self.acquire(request.clone()).await?.remove(0);
+        let claimed = lease.claimed.clone().expect("the lease of a claim has one");
+        Ok(Tick { lease, claimed })
     }
 }
 
@@ -129,17 +143,9 @@ impl Ticks {
     {
         let request = self.lease.of_tick()?;
         loop {
-            let lease = self.client.acquire(request.clone()).await?.remove(0);
-            let claimed = lease.claimed.clone().expect("the lease of a claim has one");
-            let tick = Arc::new(Tick { lease, claimed });
-            let outcome = match tick.run(work(tick.clone())).await {
-                Ok(Ok(outcome)) => outcome,
-                Ok(Err(error)) => Outcome::failure(error),
-                Err(_) => continue,
-            };
-            // What cannot be released is left to expire: then the tick has failed.
-            if let Err(error) = tick.release_with(outcome).await {
-                (self.client.core().settings.log)(&format!("the tick {}: {error}", scope_name(tick.namespace(), tick.key())));
+            let tick = Arc::new(self.client.claim(&request).await?);
+            if let Ok(result) = tick.run(work(tick.clone())).await {
+                tick.end(result).await;
             }
         }
     }

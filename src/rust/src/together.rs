@@ -2,17 +2,18 @@
 
 use std::future::Future;
 use std::ops::Deref;
+use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::change::Change;
+use crate::change::{Change, caught};
 use crate::client::Client;
 use crate::deadline::within;
 use crate::error::{Error, Lost};
 use crate::hand_over::HandOver;
-use crate::lease::Lease;
+use crate::lease::{Cell, Lease};
 use crate::release::Outcome;
 use crate::request::LeaseBuilder;
 use crate::retry::Strategy;
@@ -73,7 +74,7 @@ impl Leases {
 
     /// Ends when one of them is lost; never after they were released.
     pub async fn lost(&self) -> Lost {
-        lost(self).await
+        lost(&cells(self)).await
     }
 
     /// Runs work until it ends or one of the leases is lost: then the work's future is dropped.
@@ -193,19 +194,24 @@ impl LeasesBuilder {
     }
 }
 
+fn cells(leases: &[Lease]) -> Vec<Arc<Cell>> {
+    leases.iter().map(|lease| lease.cell.clone()).collect()
+}
+
 /// Ends when one of them is lost.
-pub(crate) async fn lost(leases: &[Lease]) -> Lost {
-    let mut ends: Vec<_> = leases.iter().map(|lease| Box::pin(lease.cell.until_over())).collect();
+pub(crate) async fn lost(cells: &[Arc<Cell>]) -> Lost {
+    let mut ends: Vec<_> = cells.iter().map(|cell| Box::pin(cell.until_over())).collect();
     std::future::poll_fn(|context| {
         ends.retain_mut(|end| end.as_mut().poll(context).is_pending());
-        leases.iter().find_map(Lease::is_lost).map_or(Poll::Pending, Poll::Ready)
+        cells.iter().find_map(|cell| cell.lost()).map_or(Poll::Pending, Poll::Ready)
     })
     .await
 }
 
 /// Runs work until it ends or one of the leases is lost.
 pub(crate) async fn run_under<F: Future>(leases: &[Lease], work: F) -> Result<F::Output, Lost> {
-    let (mut work, mut lost) = (pin!(within(leases, work)), pin!(lost(leases)));
+    let cells = cells(leases);
+    let (mut work, mut lost) = (pin!(within(leases, work)), pin!(lost(&cells)));
     std::future::poll_fn(|context| match lost.as_mut().poll(context) {
         Poll::Ready(lost) => Poll::Ready(Err(lost)),
         Poll::Pending => work.as_mut().poll(context).map(Ok),
@@ -229,7 +235,16 @@ pub(crate) async fn release_all(leases: &[Lease], outcome: Outcome) -> Result<()
     }
     let client = &leases[0].client;
     let (core, around) = (client.core().clone(), cells[0].story.around());
-    result.and(client.run(telemetry::within(around, async move { core.release(&cells, outcome).await })).await)
+    let release = async move {
+        match caught(core.release(&cells, outcome.clone())).await {
+            Ok(released) => released,
+            Err(panic) => {
+                cells.iter().filter(|cell| !cell.is_over()).for_each(|cell| core.part(cell, outcome.clone()));
+                resume_unwind(panic)
+            }
+        }
+    };
+    result.and(client.run(telemetry::within(around, release)).await)
 }
 
 /// Runs work under what is held, and releases it with the outcome. The outer error is of the leases.
@@ -241,12 +256,17 @@ where
 {
     let held = Arc::new(held);
     let result = run_under(leases(&held), work(held.clone())).await;
+    end(leases(&held), result).await
+}
+
+/// The end of work.
+pub(crate) async fn end<T, E: std::fmt::Display>(leases: &[Lease], result: Result<Result<T, E>, Lost>) -> Result<Result<T, E>, Error> {
     let outcome = match &result {
         Ok(Ok(_)) => Outcome::success(),
         Ok(Err(error)) => Outcome::failure(error),
         Err(lost) => Outcome::failure(lost), // of the others
     };
-    match (release_all(leases(&held), outcome).await, result) {
+    match (release_all(leases, outcome).await, result) {
         (_, Err(lost)) => Err(lost.into()),
         (Err(Error::Lost(mut lost)), Ok(Err(error))) => {
             lost.message = format!("{}{}the work ended with: {error}", lost.message, if lost.message.is_empty() { "" } else { "; " });

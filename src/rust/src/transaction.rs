@@ -16,8 +16,8 @@ use crate::lease::{Cell, Lease};
 use crate::release::Outcome;
 use crate::request::{LeaseBuilder, Ref, Request};
 use crate::session::{from_sql, place, text};
-use crate::sql::{Wanted, grant_of, held_of, reason_of};
-use crate::statements::{ACQUIRE, END_REASON, GUARD, HELD, RELEASE_FAIL, RELEASE_OK};
+use crate::sql::{InTheWay, Wanted, grant_of, held_of, reason_of};
+use crate::statements::{ACQUIRE, CONTENTION, END_REASON, GUARD, RELEASE_FAIL, RELEASE_OK};
 use crate::telemetry::Acquiring;
 use crate::transport::Beat;
 
@@ -83,8 +83,8 @@ macro_rules! transactions {
             let sent = now();
             let rows = tx.query_typed(ACQUIRE, &Wanted::new(request).values())$($await)*.map_err(|error| of::<E>(&request.scope, error))?;
             let Some(row) = rows.first() else {
-                let row = tx.query_typed_one(HELD, &place(&request.scope)[..2])$($await)*?;
-                let held = Error::Held(Box::new(held_of(request, &request.scope, &row)));
+                let row = tx.query_typed_one(CONTENTION, &InTheWay::new(request).values())$($await)*?;
+                let held = Error::Held(Box::new(held_of(request, &row)));
                 story.refused(&held);
                 return Err(held.into());
             };

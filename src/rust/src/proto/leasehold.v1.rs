@@ -1090,6 +1090,21 @@ pub struct GetStatusResponse {
     /// What is wrong in the database though it works, in words; empty: nothing that the daemon knows of.
     #[prost(string, tag = "11")]
     pub warning: ::prost::alloc::string::String,
+    /// Where the keys of spread namespaces are: of each namespace one for each of its databases, and a last one without a database.
+    #[prost(message, repeated, tag = "12")]
+    pub spread: ::prost::alloc::vec::Vec<SpreadStatus>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SpreadStatus {
+    /// With all below it.
+    #[prost(message, optional, tag = "1")]
+    pub namespace: ::core::option::Option<Namespace>,
+    /// Of its section in the daemon's configuration; empty: none has these slots, or several say that they have them.
+    #[prost(string, tag = "2")]
+    pub database: ::prost::alloc::string::String,
+    /// Of 4096.
+    #[prost(int32, tag = "3")]
+    pub slots: i32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DatabaseStatus {

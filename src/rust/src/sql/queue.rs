@@ -9,9 +9,10 @@ use super::{Answer, Sql, Wanted, grant_of, texts, time};
 use crate::clock::now;
 use crate::error::Error;
 use crate::request::{FOREVER, Ref, Request};
-use crate::session::{Session, place, text};
-use crate::statements::{ASKS_WHOM, CLAIM, JOIN_QUEUE, LEAVE_QUEUE, TICK_CHANNEL, UNTIL_TICK};
+use crate::session::{Session, Value, text};
+use crate::statements::{CLAIM, JOIN_QUEUE, LEAVE_QUEUE, TICK_CHANNEL, UNTIL_TICK};
 use crate::ticks::Claimed;
+use crate::together::Scope;
 use crate::transport::Grant;
 
 const POOLED_POLL: Duration = Duration::from_millis(200);
@@ -21,20 +22,40 @@ const BUSY: Duration = Duration::from_millis(250);
 const LEAST_PLACE: Duration = Duration::from_secs(10);
 const MOST_PLACE: Duration = Duration::from_secs(24 * 3600);
 
+/// The parameters of CONTENTION.
+pub(crate) struct InTheWay<'a>([Vec<&'a str>; 3]);
+
+impl<'a> InTheWay<'a> {
+    pub fn new(request: &'a Request) -> Self {
+        let mode = |is_shared| if is_shared { "shared" } else { "exclusive" };
+        if request.scopes.is_empty() {
+            return InTheWay([vec![&*request.scope.namespace], vec![&*request.scope.key], vec![mode(request.units > 0)]]);
+        }
+        let of = |part: fn(&'a Scope) -> &'a str| request.scopes.iter().map(part).collect();
+        let modes = request.scopes.iter().map(|each| mode(each.units.is_some())).collect();
+        InTheWay([of(|each| &each.namespace), of(|each| &each.key), modes])
+    }
+
+    pub fn values(&self) -> [Value<'_>; 3] {
+        let [namespaces, keys, modes] = &self.0;
+        [texts(namespaces), texts(keys), texts(modes)]
+    }
+}
+
 impl Sql {
     pub async fn queue_for(&self, session: &Session, request: &Request, wait: Duration, tell: &mut Answer) -> Result<Vec<Grant>, Error> {
         if let Some(grants) = self.try_one(session, request).await? {
             return Ok(grants);
         }
         if wait.is_zero() {
-            return Err(Error::Held(Box::new(self.held(session, request, &request.scope).await?)));
+            return Err(Error::Held(Box::new(self.held(session, request).await?)));
         }
         let granted = self.wait_in_queue(session, request, wait, tell).await;
         self.unlisten(session).await;
         if let Some(grants) = granted? {
             return Ok(grants);
         }
-        let held = self.held(session, request, &request.scope).await?;
+        let held = self.held(session, request).await?;
         self.leave(session, std::slice::from_ref(&request.scope), self.patience).await?;
         Err(Error::Held(Box::new(held)))
     }
@@ -56,10 +77,10 @@ impl Sql {
                 return Ok(Some(grants));
             }
             if request.ask_hand_over {
-                self.ask_once(session, &request.scope, &mut asked).await?;
+                self.ask_once(session, request, &mut asked).await?;
             }
             if request.while_alive {
-                let held = self.held(session, request, &request.scope).await?;
+                let held = self.held(session, request).await?;
                 let is_alive = held.alive || held.holder_count == 0;
                 until = if is_alive { FOREVER } else { until.min(now() + request.wait) };
             }
@@ -129,10 +150,10 @@ impl Sql {
     }
 
     /// Asks whom a waiter waits behind, once: `asked` says whom it has asked.
-    async fn ask_once(&self, session: &Session, scope: &Ref, asked: &mut String) -> Result<(), Error> {
-        let holders: String = session.row(scope, self.patience, ASKS_WHOM, &place(scope)[..2]).await?.get(0);
+    async fn ask_once(&self, session: &Session, request: &Request, asked: &mut String) -> Result<(), Error> {
+        let holders: String = self.contention(session, request).await?.get(10);
         if holders != *asked {
-            match self.ask(session, scope, "").await {
+            match self.ask(session, &request.scope, "").await {
                 Err(Error::InvalidArgument(_)) => return Ok(()), // its place is lost: it joins again
                 answer => answer?,
             };

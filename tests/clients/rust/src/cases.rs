@@ -140,7 +140,8 @@ pub const CASES: &[crate::Case] = &[
         let waiter = tokio::spawn(s.lease(&client).duration(5 * MINUTE).acquire());
         until("a statement that is held up", || proxy.state()["messages_sent"] != said).await;
         waiter.abort();
-        until("the answer to the release of what is not granted yet", || proxy.has_heard("leasehold.end_reason(")).await;
+        // One before, and a second one when the first is answered.
+        until("the answer to the release of what is not granted yet", || proxy.has_heard("leasehold.release_each(", 3)).await;
         until("the end of its connection", || proxy.is_left()).await;
         proxy.hold_up(false);
         until("the late grant", || s.row("token") != before).await;
@@ -194,21 +195,14 @@ pub const CASES: &[crate::Case] = &[
     }),
     case!(one_request_renews_all, "grpc sql pooler", s => {
         let client = s.client();
-        let name = format!("cases.rust-{}", s.on);
-        s.psql(&format!(
-            "create table public.rust_renewed (xid xid8, key text);
-             create function public.rust_see() returns trigger language plpgsql security definer as
-             $$ begin insert into public.rust_renewed values (pg_current_xact_id(), new.key); return null; end $$;
-             create trigger rust_see after update on leasehold.scope for each row
-             when (new.namespace = '{name}' and new.heartbeats > old.heartbeats) execute function public.rust_see()"));
         let mut leases = vec![];
         for i in 0..50 {
-            leases.push(client.lease(&name, &i.to_string()).duration(seconds(9)).acquire().await.expect("the lease"));
+            leases.push(client.lease("written.rust", &i.to_string()).duration(seconds(9)).acquire().await.expect("the lease"));
         }
         until("one transaction for all", || {
-            s.psql("select count(*) > 0 from (select from public.rust_renewed group by xid having count(distinct key) = 50) of_all") == "t"
+            s.psql("select count(*) > 0 from (select from public.written where namespace = 'written.rust' and what = 'renewed'
+                    group by xid having count(distinct key) = 50) of_all") == "t"
         }).await;
-        s.psql("drop trigger rust_see on leasehold.scope; drop function public.rust_see; drop table public.rust_renewed");
     }),
     case!(lost_replies_cost_no_lease, "grpc", s => {
         let proxy = s.proxy();

@@ -73,7 +73,7 @@ impl Site {
     pub fn new(on: &str, case: &str) -> Site {
         let all = ask("site", json!({}));
         let [target, database] = [on, if on == "grpc" { "grpc_sql" } else { on }].map(|each| all[each].as_str().expect("a target").to_string());
-        Site { on: on.into(), key: format!("rust {case}"), target, database, port: all["port"].as_u64().expect("a port") }
+        Site { on: on.into(), key: format!("{} {case}", env!("CARGO_PKG_NAME")), target, database, port: all["port"].as_u64().expect("a port") }
     }
 
     pub fn client(&self) -> Client {
@@ -337,9 +337,9 @@ impl Proxy {
         self.pipe.as_ref().is_some_and(|pipe| pipe.is_left.load(Ordering::Relaxed))
     }
 
-    /// Whether a client of PostgreSQL has said this.
-    pub fn has_heard(&self, words: &str) -> bool {
-        self.pipe.as_ref().is_some_and(|pipe| pipe.words.lock().expect("words").contains(words))
+    /// Whether clients of PostgreSQL have said this so often.
+    pub fn has_heard(&self, words: &str, times: usize) -> bool {
+        self.pipe.as_ref().is_some_and(|pipe| pipe.words.lock().expect("words").matches(words).count() >= times)
     }
 
     pub fn refuse(&self, on: bool) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold::{Error, Lease};
+use leasehold::{Client, Error, Lease};
 use tokio::sync::{Notify, mpsc};
 
 use crate::case;
@@ -36,6 +36,17 @@ pub const CASES: &[crate::Case] = &[
         until("a candidate", || s.waiters() == "1").await;
         leader.child.kill().expect("a kill");
         assert!(next(&mut tokens).await > first.parse().expect("a token"));
+    }),
+    case!(holder_killed_is_followed, "grpc", s => {
+        let mut holder = s.program("hold", 5 * MINUTE);
+        holder.line("working").await;
+        let first: i64 = s.row("token").parse().expect("a token");
+        let waiter = s.queue(1, s.lease(&s.client()).duration(5 * MINUTE).wait(5 * MINUTE)).await;
+        holder.child.kill().expect("a kill");
+        let next = granted(waiter).await; // long before the first lease would end by itself
+        assert!(next.token() > first);
+        assert_eq!(s.row("state, token"), format!("held|{}", next.token()));
+        next.release().await.expect("the release");
     }),
     case!(leader_stopped_is_followed, "grpc", s => {
         let leader = s.program("lead", seconds(3));
@@ -92,6 +103,29 @@ pub const CASES: &[crate::Case] = &[
         proxy.cut();
         leader.line("lost").await;
         assert_eq!(leader.count("lost unreachable"), 1);
+    }),
+    case!(stream_that_fails_costs_no_lease, "grpc", s => {
+        let file = std::env::temp_dir().join(format!("leasehold-rust-{}", std::process::id()));
+        let (file, token) = (file.as_path(), s.psql("select token from leasehold.token_create('rust')"));
+        let write = |token: &str| std::fs::write(file, token).expect("a file");
+        write(&token);
+        let proxy = s.proxy();
+        proxy.set("http", true);
+        let client = s.made(Client::builder().token_file(file), &proxy.target);
+        let other = client.lease("cases", &format!("{} other", s.key)).duration(seconds(24)).acquire().await.expect("the lease");
+        let leader = s.lease(&client).duration(seconds(24)).while_connected().acquire().await.expect("the lease");
+        write(""); // it is being written
+        let before = s.beats();
+        proxy.cut();
+        let clock = s.client().lease("cases", "rust clock of streams").duration(seconds(3)).acquire().await.expect("the lease");
+        until("renewals of another lease", || s.beats_of(&clock) >= 2).await;
+        assert!(matches!(client.explain("cases", &s.key).await, Err(Error::Unavailable(_))));
+        assert_eq!(proxy.state()["connections"], 0);
+        write(&token);
+        until("renewals of both", || s.beats() >= before + 2 && s.beats_of(&other) >= 1).await;
+        std::fs::remove_file(file).expect("a file");
+        assert!(leader.is_lost().is_none() && other.is_lost().is_none());
+        assert_eq!(s.row("state, token"), format!("held|{}", leader.token()));
     }),
     case!(leader_resigns, "grpc sql", s => {
         let (one, two) = (Arc::new(Notify::new()), Arc::new(Notify::new()));

@@ -1,6 +1,7 @@
 //! What the holder is told when the lease ends otherwise.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use leasehold::{Client, Error, FOREVER, Outcome, Reason};
 use serde_json::json;
@@ -171,31 +172,29 @@ pub const CASES: &[crate::Case] = &[
         });
         assert!(work.await.is_err());
         until("the release", || s.row("state, last_outcome, last_error") == "free|failed|the work panicked").await;
-        // A lease that arrives when its future is dropped, at any of its polls.
-        for polls in 1..8 {
-            let mut acquire = Box::pin(s.lease(&client).wait(MINUTE).acquire());
-            for _ in 0..polls {
-                if tokio::time::timeout(std::time::Duration::from_millis(2), &mut acquire).await.is_ok() {
-                    break;
-                }
-            }
-        }
-        until("the release", || s.row("state") == "free" && s.waiters() == "0").await;
     }),
-    case!(threads_without_async_use_it, "", s => {
-        let (client, site) = (leasehold::blocking::Client::new(s.client()), s.clone());
-        let thread = std::thread::spawn(move || {
-            let lease = client.acquire(client.lease("cases", &site.key).duration(seconds(3))).expect("the lease");
-            while site.beats() < 2 {
-                std::thread::sleep(std::time::Duration::from_millis(50));
+    case!(interrupted_caller_holds_nothing, "grpc sql", s => {
+        let client = s.client();
+        let lease = || s.lease(&client).duration(5 * MINUTE).wait(MINUTE);
+        let mut polls = 0;
+        loop {
+            // A lease that arrives meanwhile is in the way of the next.
+            let mut work = Box::pin(lease().run(|_| async { Ok::<_, Error>(tokio::task::yield_now().await) }));
+            let mut left = polls;
+            let ended = std::future::poll_fn(|context| {
+                if left == 0 {
+                    return Poll::Ready(None);
+                }
+                left -= 1;
+                work.as_mut().poll(context).map(Some)
+            });
+            if let Some(ended) = within_a_minute("a poll", ended).await {
+                break ended.expect("the lease");
             }
-            client.downgrade(&lease, 1).expect("the downgrade");
-            client.release(&lease, Outcome::success()).expect("the release");
-            let result = client.run(client.lease("cases", &site.key), |_| Err::<(), Error>(Error::Released));
-            assert_eq!(result, Err(Error::Released));
-            client.close();
-        });
-        tokio::task::block_in_place(|| thread.join()).expect("no panic");
-        assert_eq!(s.row("state, last_outcome"), "free|failed");
+            polls += 1;
+        }
+        assert!(polls >= 4, "{polls}");
+        until("the release", || s.row("state, last_outcome") == "free|ok" && s.waiters() == "0").await;
+        lease().acquire().await.expect("the lease").release().await.expect("the release");
     }),
 ];

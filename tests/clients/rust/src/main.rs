@@ -1,4 +1,4 @@
-//! The cases of tests/clients/cases.json, which says what each is about: cases TRANSPORT [PART OF A NAME]
+//! The cases of tests/clients/cases.json, which says what each is about: cases TRANSPORT [PART OF A NAME,...]
 
 mod callbacks;
 mod cases;
@@ -17,6 +17,7 @@ mod secure;
 mod shared;
 mod sql;
 mod telemetry;
+mod threads;
 mod ticks;
 mod together;
 mod transactions;
@@ -52,7 +53,11 @@ async fn child(what: &str, target: &str, key: &str, duration: Duration) -> i32 {
         std::mem::forget(lease.acquire().await.expect("the lease"));
         return 7;
     }
-    let lease = if what == "lead" { lease.while_connected().wait(leasehold::FOREVER) } else { lease };
+    let lease = match what {
+        "hold" => lease.while_connected(),
+        "lead" => lease.while_connected().wait(leasehold::FOREVER),
+        _ => lease,
+    };
     let result: Result<(), leasehold::Error> = lease
         .run(|_| async {
             loop {
@@ -94,6 +99,7 @@ async fn main() {
         shared::CASES,
         sql::CASES,
         telemetry::CASES,
+        threads::CASES,
         ticks::CASES,
         together::CASES,
         transactions::CASES[0],
@@ -101,9 +107,9 @@ async fn main() {
     ]
     .concat();
     let mut running = tokio::task::JoinSet::new();
-    for case in
-        all.iter().filter(|case| case.name.contains(&part) && (case.on.is_empty() && on == "grpc" || case.on.split(' ').any(|each| each == on)))
-    {
+    for case in all.iter().filter(|case| {
+        part.split(',').any(|part| case.name.contains(part)) && (case.on.is_empty() && on == "grpc" || case.on.split(' ').any(|each| each == on))
+    }) {
         // Most of a case is waiting.
         while running.len() >= 12 {
             running.join_next().await;

@@ -33,16 +33,11 @@ pub const CASES: &[crate::Case] = &[
     }),
     case!(try_releases_go_together, "grpc sql pooler", s => {
         let client = s.client();
-        let leases = many(&client, "many.rust-together").await;
-        s.psql("create table public.rust_released (xid xid8, key text);
-                create function public.rust_see_release() returns trigger language plpgsql security definer as
-                $$ begin insert into public.rust_released values (pg_current_xact_id(), new.key); return null; end $$;
-                create trigger rust_see_release after update on leasehold.scope for each row
-                when (new.namespace = 'many.rust-together' and old.state = 'held' and new.state <> 'held') execute function public.rust_see_release()");
+        let leases = many(&client, "written.rust-together").await;
         drop(leases);
-        until("all releases", || s.psql("select count(*) from public.rust_released") == "100").await;
-        assert_eq!(s.psql("select count(distinct xid) < 20 from public.rust_released"), "t");
-        s.psql("drop trigger rust_see_release on leasehold.scope; drop function public.rust_see_release; drop table public.rust_released");
+        let ended = |looked: &str| s.psql(&format!("select {looked} from public.written where namespace = 'written.rust-together' and what = 'ended'"));
+        until("all releases", || ended("count(*)") == "100").await;
+        assert_eq!(ended("count(distinct xid) < 20"), "t");
     }),
     case!(acquire_follows_its_own_try_release, "grpc sql pooler", s => {
         let client = s.client();

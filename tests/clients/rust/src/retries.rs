@@ -1,10 +1,12 @@
 //! Retries.
 
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::{Client, Error, Retry, RetryReason, RetryStep, Strategy, best_effort, controlled_backoff, fail_fast};
 use serde_json::json;
+use tokio::task::JoinError;
 
 use crate::case;
 use crate::kit::*;
@@ -29,6 +31,34 @@ fn is_connection(reason: RetryReason) -> bool {
     matches!(reason, RetryReason::SocketNotAvailable | RetryReason::SocketClosedWhileInFlight)
 }
 
+/// A request whose strategy panics ends with that, and is given up.
+async fn panics(s: &Site) {
+    let (broken, proxy): (Strategy, _) = (Arc::new(|_| resume_unwind(Box::new("the strategy is broken"))), s.proxy());
+    let client = s.made(Client::builder().patience(seconds(1)).retry_log(|_| resume_unwind(Box::new("so is the log"))), &proxy.target);
+    let is_broken = |ended: Result<Result<(), Error>, JoinError>| {
+        let panic = ended.expect_err("a panic").into_panic();
+        assert_eq!(panic.downcast_ref(), Some(&"the strategy is broken"));
+    };
+    let lease = || s.lease(&client).duration(5 * MINUTE).wait(MINUTE);
+    let kept = client.lease("cases", &format!("{} kept", s.key)).duration(5 * MINUTE).acquire().await.expect("the lease");
+    proxy.decide(json!(["drop"]));
+    let asking = tokio::spawn(lease().retries(broken.clone()).acquire());
+    until("the grant", || s.row("state") == "held").await;
+    is_broken(asking.await.map(|asked| asked.map(drop)));
+    proxy.decide(json!(["pass"]));
+    until("the release of what was granted unheard", || s.row("state") == "free").await;
+    let lease = lease().retries(broken.clone()).acquire().await.expect("the lease");
+    let (blocking, key) = (leasehold::blocking::Client::new(client), s.key.clone());
+    let of_a_thread = move || blocking.acquire(blocking.lease("cases", &key).retries(broken)).map(drop);
+    is_broken(tokio::task::spawn_blocking(of_a_thread).await); // that it is held
+    proxy.refuse(true);
+    is_broken(tokio::spawn(async move { lease.release().await }).await);
+    proxy.refuse(false);
+    until("the release", || s.row("state, last_outcome") == "free|ok").await;
+    assert!(kept.is_lost().is_none());
+    kept.release().await.expect("the release");
+}
+
 /// A strategy repeats an acquire that does not wait.
 async fn may_wait_for_a_holder(s: &Site) {
     let client = s.made(Client::builder().strategy(fail_fast()), &s.target);
@@ -37,6 +67,7 @@ async fn may_wait_for_a_holder(s: &Site) {
     drop(s.lease(&client).retries(strategy).acquire().await.expect("the lease"));
     assert!(asked.lock().expect("retries").len() >= 2);
     assert_eq!(asked.lock().expect("retries")[0].reason, RetryReason::LeaseHeld);
+    panics(s).await;
     let _held = s.acquire(&client).await;
     let long: Strategy = Arc::new(|_| Some(Duration::from_secs(3600))); // longer than the request's time
     for strategy in [best_effort(), long] {

@@ -12,9 +12,9 @@ use crate::case;
 use crate::kit::*;
 
 /// It has no tick of its own in this century.
-const NEVER: &str = "starts_at => '2100-01-01Z', backoff => '0'";
+pub const NEVER: &str = "starts_at => '2100-01-01Z', backoff => '0'";
 
-fn schedule(s: &Site, expression: &str, settings: &str) -> String {
+pub fn schedule(s: &Site, expression: &str, settings: &str) -> String {
     let name = format!("ticks-{}", s.key.replace(' ', "-"));
     s.psql(&format!(
         "select from leasehold.set_schedule('{name}', '{expression}', {settings});
@@ -27,11 +27,11 @@ fn time(seconds: &str) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.parse().expect("seconds"))
 }
 
-fn run_now(s: &Site, name: &str) -> SystemTime {
+pub fn run_now(s: &Site, name: &str) -> SystemTime {
     time(&s.psql(&format!("select extract(epoch from leasehold.run_schedule_now('{name}'))::bigint")))
 }
 
-fn ticks(s: &Site, name: &str, columns: &str) -> String {
+pub fn ticks(s: &Site, name: &str, columns: &str) -> String {
     s.psql(&format!("select {columns} from (select * from leasehold.tick where schedule = '{name}' order by at) t"))
 }
 

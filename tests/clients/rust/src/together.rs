@@ -136,7 +136,7 @@ pub const CASES: &[crate::Case] = &[
     }),
     case!(lost_answer_of_an_acquire_of_several_is_found, "", s => {
         let proxy = s.proxy();
-        let client = s.made(Client::builder().patience(seconds(1)), &format!("{},{}", proxy.target, s.target));
+        let client = s.made(Client::builder().patience(seconds(5)), &format!("{},{}", proxy.target, s.target));
         s.acquire(&client).await.release().await.expect("the release"); // connects
         proxy.decide(json!(["stop"])); // the daemon does not hear either that the caller has given up
         let waiter = tokio::spawn(s.of_both(&client).duration(5 * MINUTE).acquire());
