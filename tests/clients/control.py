@@ -18,6 +18,8 @@
 
 Each of grpc, sql and pooler has a database of its own. That of "grpc" has a daemon, that of "pooler" PgBouncer in transaction mode.
 """
+import collections
+import contextlib
 import http.server
 import itertools
 import json
@@ -39,9 +41,10 @@ import harness  # noqa: E402
 from commit_proxy import CommitProxy  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
 import rundir  # noqa: E402
-import sqlstates  # noqa: E402
 from secure import SecureDaemon  # noqa: E402
+from sessions import Sessions  # noqa: E402
 from standby import Standby, free_port  # noqa: E402
+from triggers import TRIGGERS  # noqa: E402
 
 
 class Pooler:
@@ -83,10 +86,11 @@ class Control:
         os.environ["PGPORT"] = str(self.pg_port)  # for psql, and the daemons
         self.database = self.cluster.create_database(migrated=True)
         self.daemons = [harness.Daemon(database=self.cluster.url(self.database))]
+        self.sessions = Sessions(self.cluster)
         self.plain = self.cluster.create_database(migrated=True)
         self.pooled = self.cluster.create_database(migrated=True)
-        for each in (self.plain, self.pooled):
-            self.cluster.psql(sqlstates.RAISE, each)
+        for each in (self.database, self.plain, self.pooled):
+            self.cluster.psql(TRIGGERS, each)
         self.cluster.psql("create role apart superuser login", self.pooled)
         self.pooler = Pooler(self.cluster, self.pg_port, self.pooled)
         self.proxies, self.commit_proxies = [], []
@@ -98,7 +102,7 @@ class Control:
                 "pooler": self.pooler.url, "port": self.pg_port}
 
     def psql(self, ask):
-        return self.cluster.psql(ask["sql"], {"grpc": self.database, "sql": self.plain, "pooler": self.pooled}[ask["on"]])
+        return self.sessions.psql(ask["sql"], {"grpc": self.database, "sql": self.plain, "pooler": self.pooled}[ask["on"]])
 
     def daemon(self, unused):
         self.daemons.append(harness.Daemon(database=self.cluster.url(self.database)))
@@ -155,13 +159,14 @@ class Control:
                 "messages_sent": proxy.messages_sent, "replies": proxy.replies, "held": proxy.held}
 
     def __enter__(self):
-        control, lock = self, threading.Lock()
+        control, locks = self, collections.defaultdict(threading.Lock)
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 ask = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 try:
-                    with lock:
+                    # Cases ask for rows all the time. Of what changes something one is done after the other.
+                    with locks[self.path] if not ask.get("sql", "").startswith("select") else contextlib.nullcontext():
                         status, answer = 200, getattr(control, self.path[1:].replace("/", "_"))(ask)
                 except Exception as trouble:  # told to the test that asked
                     status, answer = 500, repr(trouble)
@@ -193,4 +198,5 @@ class Control:
             self.standby_server.close()
         for daemon in self.daemons:
             daemon.destroy()
+        self.sessions.close()
         self.cluster.destroy()
