@@ -12,10 +12,20 @@ import urllib.request
 
 SITE = pathlib.Path(__file__).resolve().parents[2] / "deploy/examples/patroni/site"
 NODES, DAEMONS = ("n1", "n2", "n3"), ("d1", "d2")
-HOSTS = (*NODES, *DAEMONS, "clients")
+SECOND = ("m1", "m2", "m3")  # of the second cluster, if there is one
 TARGETS = ",".join(f"10.77.0.2{name[1]}:7420" for name in DAEMONS)
-DATABASE = "host=10.77.0.11,10.77.0.12,10.77.0.13 dbname=leasehold user=postgres password=example target_session_attrs=read-write connect_timeout=3"
 SYNCHRONOUS = {"sync_standby", "quorum_standby"}
+
+
+def address(node):
+    return f"10.77.0.{1 if node[0] == 'n' else 3}{node[1]}"
+
+
+def database(nodes, name="leasehold"):
+    return f"host={','.join(map(address, nodes))} dbname={name} user=postgres password=example target_session_attrs=read-write connect_timeout=3"
+
+
+DATABASE = database(NODES)
 
 
 def answer(url):
@@ -27,8 +37,9 @@ def answer(url):
 
 
 class Place:
-    def __init__(self, directory, is_synchronous, limit_s):
+    def __init__(self, directory, is_synchronous, limit_s, nodes=NODES):
         self.directory = directory
+        self.nodes = nodes
         self.is_synchronous = is_synchronous
         self.limit_s = limit_s
 
@@ -45,28 +56,28 @@ class Place:
                 raise RuntimeError(f"{what}: not within {self.limit_s} s\n{self.site('status')}")
             time.sleep(0.2)
 
-    def primary(self, nodes=NODES):
-        return next((node for node in nodes if answer(f"http://10.77.0.1{node[1]}:8008/primary") is not None), None)
+    def primary(self, nodes=None):
+        return next((node for node in nodes or self.nodes if answer(f"http://{address(node)}:8008/primary") is not None), None)
 
     def standby(self):
         """A synchronous one, if there is one: its loss is felt."""
-        members = {member["name"]: member["role"] for member in self.members(self.primary() or NODES[0])}
+        members = {member["name"]: member["role"] for member in self.members(self.primary() or self.nodes[0])}
         return next((name for name, role in members.items() if role in SYNCHRONOUS), None) or next(
             name for name, role in members.items() if role == "replica")
 
     def another_primary(self, node):
-        self.wait_for(lambda: self.primary([other for other in NODES if other != node]), f"another primary than {node}")
+        self.wait_for(lambda: self.primary([other for other in self.nodes if other != node]), f"another primary than {node}")
 
     def promotions(self):
         """{timeline: when, on the wall clock}: a standby that is promoted writes the history of its timeline; other standbys get a copy later."""
         found = {}
-        for file in pathlib.Path(self.directory).glob("n?/data/pg_wal/*.history"):
+        for file in pathlib.Path(self.directory).glob(f"{self.nodes[0][0]}?/data/pg_wal/*.history"):
             timeline = int(file.stem, 16)
             found[timeline] = min(file.stat().st_mtime, found.get(timeline, math.inf))
         return found
 
     def members(self, node):
-        text = answer(f"http://10.77.0.1{node[1]}:8008/cluster")
+        text = answer(f"http://{address(node)}:8008/cluster")
         return json.loads(text).get("members", []) if text else []
 
     def is_whole(self):
@@ -74,12 +85,12 @@ class Place:
         def is_good(members):
             roles = [member["role"] for member in members if member["state"] in ("running", "streaming")]
             return len(roles) == 3 and "leader" in roles and (not self.is_synchronous or SYNCHRONOUS.intersection(roles))
-        views = [self.members(node) for node in NODES]
+        views = [self.members(node) for node in self.nodes]
         timelines = {member.get("timeline") for members in views for member in members}
         return all(map(is_good, views)) and len(timelines) == 1 and all(answer(f"http://10.77.0.2{name[1]}:9420/readyz") for name in DAEMONS)
 
-    def cut(self, host, others=HOSTS, ways="both"):
-        others = [other for other in others if other != host]
+    def cut(self, host, others=None, ways="both"):
+        others = [other for other in others or {*self.nodes, *NODES, *DAEMONS, "clients"} if other != host]
         if ways in ("both", "out"):
             self.site("cut", host, *others)
         if ways in ("both", "in"):
@@ -118,7 +129,7 @@ def paused(choose, for_s):
     return fault
 
 
-def cut(choose, others=HOSTS, ways="both", is_replaced=False, for_s=0):
+def cut(choose, others=None, ways="both", is_replaced=False, for_s=0):
     def fault(place):
         host = choose if isinstance(choose, str) else choose(place)
         place.cut(host, others, ways)
@@ -133,7 +144,7 @@ def cut(choose, others=HOSTS, ways="both", is_replaced=False, for_s=0):
 def kill_ahead(place):
     """The primary is cut off from its standbys, which so lack its last commits, and dies. It comes back with another history: see pg_rewind."""
     node = place.primary()
-    place.cut(node, NODES)
+    place.cut(node, place.nodes)
     time.sleep(4)
     place.site("kill", node)
     place.site("heal")
@@ -170,7 +181,7 @@ def stop_etcd(place):
 def switchover(place):
     before = place.primary()
     for _ in range(10):
-        place.site("switchover")
+        place.site("switchover", place.nodes[0])
         time.sleep(1)
         if place.primary() not in (None, before):
             break
@@ -182,7 +193,7 @@ def disk_full(place):
     """The write-ahead log grows until PostgreSQL stops, and cannot come back. By small records: see "Traps" in docs/run/ha.md."""
     node = place.primary()
     place.site("fill", node)
-    filling = subprocess.run(["psql", "-X", "-q", f"host=10.77.0.1{node[1]} user=postgres password=example dbname=leasehold", "-c",
+    filling = subprocess.run(["psql", "-X", "-q", database([node]), "-c",
                               "select count(pg_logical_emit_message(false, 'full', repeat('x', 1000))) from generate_series(1, 4000) a, generate_series(1, 400) b"],
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", timeout=120, check=False)
     if filling.returncode != 2:
