@@ -172,6 +172,8 @@ class Control:
                     status, answer = 500, repr(trouble)
                 body = json.dumps(answer).encode()
                 self.send_response(status)
+                # Java's client would send its next question on the same connection, and find it closed if it is quick.
+                self.send_header("Connection", "close")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

@@ -129,7 +129,7 @@ pub const CASES: &[crate::Case] = &[
         assert_eq!(lost(&lease).await.reason, Reason::Closed);
         until("the end of its thread", || threads() == 0).await;
         if s.on == "sql" {
-            assert_eq!(s.psql("select count(*) from pg_stat_activity where application_name = 'rust-sql-closed'"), "0");
+            until("the end of its sessions", || s.psql("select count(*) from pg_stat_activity where application_name = 'rust-sql-closed'") == "0").await;
         }
         until("an empty queue", || s.waiters() == "0").await;
         let before = s.beats();
