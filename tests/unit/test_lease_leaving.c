@@ -186,6 +186,32 @@ START_TEST(a_place_that_a_late_request_took_away_is_taken_anew)
 }
 END_TEST
 
+START_TEST(who_came_together_looks_again_one_after_the_other)
+{
+    enum { MANY = 40 };
+    struct fake_node *node = start_node();
+    struct ask holder, waiters[MANY];
+    int most = 0;
+
+    hold_now(node, &holder, 0, 1);
+    world.scopes[0].is_manual = true;
+    for (int i = 0; i < MANY; i++) {
+        ask_init(&waiters[i], 0, 2 + i, LH_WAIT_UNTIL_GRANTED, 0);
+        waiters[i].acquire.on_progress = ignore_progress;
+        ask_send(node, &waiters[i]);
+    }
+    fake_run(&world, MS(100));
+    world.scopes[0].tried = 0;
+    for (int i = 0; i < 200; i++) {
+        int before = world.scopes[0].tried;
+        fake_run(&world, MS(100));
+        most = world.scopes[0].tried - before > most ? world.scopes[0].tried - before : most;
+    }
+    ck_assert_int_ge(world.scopes[0].tried, MANY);
+    ck_assert_int_lt(most, MANY / 4);
+}
+END_TEST
+
 static void add(TCase *tcase)
 {
     tcase_add_test(tcase, a_grant_that_a_timeout_overtook_is_still_handed_over);
@@ -198,6 +224,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_stop_without_a_database_ends);
     tcase_add_test(tcase, a_stop_with_a_busy_row_ends);
     tcase_add_loop_test(tcase, a_place_that_a_late_request_took_away_is_taken_anew, 0, 2);
+    tcase_add_test(tcase, who_came_together_looks_again_one_after_the_other);
 }
 
 int main(void)

@@ -8,7 +8,13 @@
 #include "lease/hooks_internal.h"
 #include "lease/queue/together.h"
 
-#define LOOK_AGAIN_US (20 * LH_US_PER_S)
+#define LOOK_AGAIN_US (17 * LH_US_PER_S)
+#define LOOK_AGAIN_PERCENT 15 /* more or less: who came together does not come again together */
+
+static int64_t next_look_us(struct lh_coordinator *c)
+{
+    return lh_time_add(c->now_us, lh_turn_jitter(c, LOOK_AGAIN_US, LOOK_AGAIN_PERCENT));
+}
 
 static void begin(struct lh_coordinator *c, struct lh_acquire *request)
 {
@@ -22,7 +28,7 @@ static void begin(struct lh_coordinator *c, struct lh_acquire *request)
     if (request->wait == LH_WAIT_TIME)
         request->own.wait_until_us = lh_time_add(c->now_us, request->wait_us);
     request->own.block_until_us =
-        lh_time_add(c->now_us, request->own.looks_again ? LOOK_AGAIN_US : c->options.max_block_us);
+        request->own.looks_again ? next_look_us(c) : lh_time_add(c->now_us, c->options.max_block_us);
 }
 
 /* Are all its requests of the kind that came while it was leaving? */
@@ -232,7 +238,7 @@ static void look_again(struct lh_coordinator *c, struct lh_acquire *request)
 {
     struct lh_waiter *waiter = request->own.waiter;
 
-    request->own.block_until_us = lh_time_add(c->now_us, LOOK_AGAIN_US);
+    request->own.block_until_us = next_look_us(c);
     lh_request_arm(c, request);
     if (waiter->state == LH_WAITER_QUEUED)
         lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "it has waited for long: has it its place?");
