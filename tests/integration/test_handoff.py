@@ -57,7 +57,7 @@ def counted(cluster, count, scopes, rounds):
     """What `scopes` times `rounds` hand-offs among `count` waiters cost."""
     database = cluster.create_database()
     cluster.psql("create extension pg_stat_statements", database)
-    daemon = harness.Daemon("--max-block", "0", "--lanes", "1", database=cluster.url(database))
+    daemon = harness.Daemon("--max-block", "1h", "--lanes", "1", database=cluster.url(database))
     crowds = []
     try:
         crowds += [Crowd(cluster, database, daemon, f"k{number}", count) for number in range(scopes)]
