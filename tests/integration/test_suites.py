@@ -34,9 +34,9 @@ def test_a_lane_that_has_ended_goes_on_with_the_other(run):
 
 
 def test_quiet_suites_come_last_and_those_of_a_group_together(run):
-    order, both = [], threading.Barrier(2)
+    order, all_three = [], threading.Barrier(3)
     names = ("fault", "interop", "soak", "packages")
-    results = run(**{name: lambda name=name: order.append(name) for name in names}, ha=met(both), ha_newest=met(both))
+    results = run(**{name: lambda name=name: order.append(name) for name in names}, ha=met(all_three), ha_newest=met(all_three), ha_async=met(all_three))
     assert set(results.values()) == {(1, 0)} and order[2:] == ["packages", "fault"] and sorted(order[:2]) == ["interop", "soak"]
 
 
