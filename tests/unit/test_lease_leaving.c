@@ -212,6 +212,41 @@ START_TEST(who_came_together_looks_again_one_after_the_other)
 }
 END_TEST
 
+/* The wake-up passes on in the database, which removes old rows of ours that nobody here knows: this one is known. */
+START_TEST(a_wake_up_before_a_place_is_put_away_leaves_it_its_row)
+{
+    options.max_block_us = MS(12000);
+    struct fake_node *node = start_node(), *other = start_node();
+    struct ask a, b, c, d, back;
+    struct give give;
+
+    hold_now(other, &a, 0, 1);
+    world.scopes[0].is_manual = true;
+    ask_for(node, &b, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(5010));
+    ask_for(other, &c, 0, 3, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(10));
+    ask_for(other, &d, 0, 4, LH_WAIT_UNTIL_GRANTED, 0);
+    int64_t ticket = row_of(0, 2)->ticket;
+    fake_run(&world, MS(6970));
+    drop_lanes(node);
+    fake_run(&world, MS(30));
+    ck_assert_int_eq(b.status, LH_DATABASE_UNAVAILABLE); /* it keeps its place; the leave waits for a lane */
+    give_send(other, &give, 0, 1);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(give.outcome, LH_OUTCOME_OK);
+    raise_lanes(node);
+    fake_run(&world, MS(20));
+    ck_assert_ptr_nonnull(row_of(0, 2));
+    ck_assert_int_gt(row_of(0, 2)->away_until_us, 0);
+    ck_assert_int_eq(c.status, LH_OK); /* the leave has passed the wake-up on */
+
+    ask_for(node, &back, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(row_of(0, 2)->ticket, ticket);
+}
+END_TEST
+
 static void add(TCase *tcase)
 {
     tcase_add_test(tcase, a_grant_that_a_timeout_overtook_is_still_handed_over);
@@ -223,6 +258,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_grant_in_flight_at_the_stop_is_handed_over);
     tcase_add_test(tcase, a_stop_without_a_database_ends);
     tcase_add_test(tcase, a_stop_with_a_busy_row_ends);
+    tcase_add_test(tcase, a_wake_up_before_a_place_is_put_away_leaves_it_its_row);
     tcase_add_loop_test(tcase, a_place_that_a_late_request_took_away_is_taken_anew, 0, 2);
     tcase_add_test(tcase, who_came_together_looks_again_one_after_the_other);
 }

@@ -284,13 +284,15 @@ static void pass_on(struct lh_coordinator *c, struct lh_scope *scope)
 
 /*
  * What is in flight may have looked before this happened: then again, after it. Those of the line may leave before they
- * are asked for: then it is for whoever waits elsewhere.
+ * are asked for: then it is for whoever waits elsewhere. So it is after a leave, which tells the next one itself; before it,
+ * a wake-up that is passed on would remove the row that is to be kept.
  */
 static void wake(struct lh_coordinator *c, struct lh_scope *scope)
 {
-    bool has_line = !lh_list_is_empty(&scope->again) || !lh_list_is_empty(&scope->line);
+    bool has_others =
+        !lh_list_is_empty(&scope->again) || !lh_list_is_empty(&scope->line) || !lh_list_is_empty(&scope->leaves);
 
-    if (scope->in_flight > 0 || (has_line && lh_list_is_empty(&scope->queue)))
+    if (scope->in_flight > 0 || (has_others && lh_list_is_empty(&scope->queue)))
         scope->wake_when_answered = true;
     else if (!lh_list_is_empty(&scope->queue))
         lh_scope_ask_first(c, scope, 0);
