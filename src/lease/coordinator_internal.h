@@ -217,6 +217,7 @@ struct lh_queue {
     struct lh_link touched; /* struct lh_scope: scheduled at the end of the turn */
     struct lh_link gone;    /* struct lh_waiter: freed at the end of the turn */
     struct lh_link telling; /* struct lh_subscriber: gets its progress at the end of the turn */
+    struct lh_link passing; /* wake-ups that are being passed on */
     struct lh_probe probes[LH_PROBES_MAX];
     struct lh_scope *spare_scopes;
     size_t spare_count;
@@ -372,7 +373,7 @@ static inline int32_t lh_time_double(int32_t delay_us, int64_t first_us, int64_t
     return (int32_t)(doubled_us > last_us ? last_us : doubled_us);
 }
 
-/* --- database.c: the database as the coordinator knows it; and passing wake-ups on to the first waiter of a queue --- */
+/* --- database.c: the database as the coordinator knows it --- */
 
 void lh_database_set_state(struct lh_coordinator *c, enum lh_database_state state);
 bool lh_database_is_up(const struct lh_coordinator *c);
@@ -382,8 +383,6 @@ bool lh_database_is_registered(const struct lh_coordinator *c);
 /* The database's clock now; 0: unknown. */
 int64_t lh_database_us(const struct lh_coordinator *c);
 void lh_database_learn_clock(struct lh_coordinator *c, int64_t database_us, int64_t sent_us, bool is_tick);
-
-void lh_database_pass_on(struct lh_coordinator *c, const char *ns, const char *key, int64_t first_ticket);
 
 /* --- registration.c: registration of this coordinator in the database, and the tick each second --- */
 

@@ -1,11 +1,9 @@
 #include <assert.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "lease/coordinator_internal.h"
 
-#define PASS_ON_PAUSE_US (20 * LH_US_PER_MS)
 #define RTT_SLACK_US (100 * LH_US_PER_MS)
 
 static const char *const state_names[] = {"down", "up", "registered"};
@@ -63,25 +61,4 @@ void lh_database_learn_clock(struct lh_coordinator *c, int64_t database_us, int6
         database->rtt_us += database->rtt_us / 16 + 1;
     }
     c->stats.clock_offset_us = database->offset_us;
-}
-
-static void on_passed_on(void *arg, enum lh_status status, const struct lh_error *error)
-{
-    /* A hint that is lost is made good by the slow poll of whoever is first. */
-}
-
-/*
- * Not for one scope again and again: a place that nobody here knows of (of a batch that was committed after its
- * connection was given up) would be told to us each time.
- */
-void lh_database_pass_on(struct lh_coordinator *c, const char *ns, const char *key, int64_t first_ticket)
-{
-    struct lh_wake wake = {ns, key, first_ticket};
-    uint64_t hash = lh_hash(key, strlen(key), lh_hash(ns, strlen(ns), 0));
-    struct lh_passed_on *last = &c->database.passed_on[hash % LH_PASSED_ON_MAX];
-
-    if (c->state == LH_CORE_CLOSING || (last->hash == hash && c->now_us - last->at_us < PASS_ON_PAUSE_US))
-        return;
-    *last = (struct lh_passed_on){hash, c->now_us};
-    c->store->ops->pass_on(c->store, &wake, on_passed_on, c);
 }

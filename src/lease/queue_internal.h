@@ -48,7 +48,8 @@ struct lh_scope {
     int32_t dead_after_us; /* the holder's; 0: unknown */
     int32_t overdue_us;    /* backoff while an expired lease is not taken over */
     int64_t grace_us;
-    int64_t ahead_us; /* a wake-up is passed on not before this, while our first waiter cannot be asked for */
+    int64_t asks_below; /* its waiters with lower tickets are asked for again; 0: none */
+    int64_t ahead_us;   /* a wake-up is passed on not before this, while our first waiter cannot be asked for */
     /* As the last answer said; LH_UNITS_UNBOUNDED before the first too. */
     int32_t units_free;
 
@@ -112,6 +113,15 @@ void lh_scope_wake_named(struct lh_coordinator *c, const char *ns, const char *k
 void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_t freed);
 void lh_scope_ask_all(struct lh_coordinator *c, struct lh_scope *scope);
 void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope);
+
+/* --- queue/pass_on.c: wake-ups that are for the waiters of others --- */
+
+/* Our rows with lower tickets than `below` may be gone. */
+typedef void lh_passed_fn(struct lh_coordinator *c, const char *ns, const char *key, int64_t below);
+/* `first_ticket`: of our first waiter there; 0: we have none. on_passed may come later, and not at all. */
+void lh_pass_on(struct lh_coordinator *c, const char *ns, const char *key, int64_t first_ticket,
+                lh_passed_fn *on_passed);
+void lh_passing_free_all(struct lh_coordinator *c);
 
 /*
  * --- queue/ready.c: scopes with items for a lane, by kind ---

@@ -247,6 +247,43 @@ START_TEST(a_wake_up_before_a_place_is_put_away_leaves_it_its_row)
 }
 END_TEST
 
+/* The wake-up came while it was away, and is passed on behind its coming back: that removes old rows of ours that nobody here knew. */
+START_TEST(who_comes_back_before_a_wake_up_is_passed_on_gets_its_row_again)
+{
+    options.max_block_us = MS(12000);
+    struct fake_node *node = start_node(), *other = start_node();
+    struct ask a, b, back;
+    struct give give;
+
+    fake_set_capacity(&world, &world.scopes[0], 1);
+    ask_init(&a, 0, 1, LH_WAIT_UNTIL_GRANTED, 0);
+    a.acquire.units = 1;
+    a.acquire.terms.duration_us = MS(60000);
+    ask_send(other, &a);
+    fake_run(&world, MS(10));
+    ask_init(&b, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    b.acquire.units = 1;
+    ask_send(node, &b);
+    fake_run(&world, MS(5));
+    int64_t ticket = row_of(0, 2)->ticket;
+    fake_run(&world, MS(12010));
+    ck_assert_int_eq(b.status, LH_BLOCKING_TIMEOUT);
+    ck_assert_int_gt(row_of(0, 2)->away_until_us, 0);
+
+    for (int scope = 5; scope >= 0; scope--) /* the control connection is behind */
+        node->events->on_wake(node->events_arg, &(struct lh_wake){world.scopes[scope].ns, world.scopes[scope].key, 0});
+    ask_init(&back, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    back.acquire.units = 1;
+    ask_send(node, &back);
+    fake_run(&world, MS(50));
+    ck_assert_ptr_nonnull(row_of(0, 2));
+    ck_assert_int_eq(row_of(0, 2)->ticket, ticket);
+    give_send(other, &give, 0, 1);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(back.status, LH_OK);
+}
+END_TEST
+
 static void add(TCase *tcase)
 {
     tcase_add_test(tcase, a_grant_that_a_timeout_overtook_is_still_handed_over);
@@ -259,6 +296,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_stop_without_a_database_ends);
     tcase_add_test(tcase, a_stop_with_a_busy_row_ends);
     tcase_add_test(tcase, a_wake_up_before_a_place_is_put_away_leaves_it_its_row);
+    tcase_add_test(tcase, who_comes_back_before_a_wake_up_is_passed_on_gets_its_row_again);
     tcase_add_loop_test(tcase, a_place_that_a_late_request_took_away_is_taken_anew, 0, 2);
     tcase_add_test(tcase, who_came_together_looks_again_one_after_the_other);
 }

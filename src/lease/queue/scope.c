@@ -44,6 +44,7 @@ void lh_scopes_create(struct lh_coordinator *c)
     lh_list_init(&c->queue.answers);
     lh_list_init(&c->queue.telling);
     lh_list_init(&c->queue.touched);
+    lh_list_init(&c->queue.passing);
 }
 
 size_t lh_scopes_count(const struct lh_coordinator *c)
@@ -53,6 +54,7 @@ size_t lh_scopes_count(const struct lh_coordinator *c)
 
 void lh_scopes_destroy(struct lh_coordinator *c)
 {
+    lh_passing_free_all(c);
     while (c->queue.spare_scopes != NULL) {
         struct lh_scope *scope = c->queue.spare_scopes;
         c->queue.spare_scopes = (struct lh_scope *)(void *)scope->entry.next;
@@ -255,6 +257,32 @@ static bool waits_for_another(const struct lh_waiter *waiter)
            waiter->together->waits_for != waiter->scope;
 }
 
+/* From the last to the first, so that each goes to the front. */
+static void ask_below(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    const struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
+    struct lh_link *link = scope->queue.prev, *before;
+
+    for (; first != NULL && first->ticket < scope->asks_below && link != &scope->queue; link = before) {
+        struct lh_waiter *waiter = LH_CONTAINER(struct lh_waiter, link, link);
+        before = link->prev;
+        if (waiter->ticket < scope->asks_below)
+            lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "has it its row?");
+    }
+    scope->asks_below = 0;
+}
+
+/* Nobody here had a lower ticket when it was sent. One that came back to its row meanwhile may have lost it. */
+static void on_passed(struct lh_coordinator *c, const char *ns, const char *key, int64_t below)
+{
+    struct lh_scope *scope = lh_scope_find(c, ns, key);
+
+    if (scope == NULL)
+        return;
+    scope->asks_below = below > scope->asks_below ? below : scope->asks_below;
+    lh_scope_schedule_or_free(c, scope);
+}
+
 /*
  * The scope may be free, and none of ours is next. Ahead is somebody else's waiter, or a row of ours that nobody here
  * knows, from a batch that was committed after its connection had been given up. Whoever passes wake-ups on in the
@@ -279,7 +307,7 @@ static void pass_on(struct lh_coordinator *c, struct lh_scope *scope)
     if (!is_asked && c->now_us < scope->ahead_us)
         return;
     scope->ahead_us = c->now_us + AHEAD_PAUSE_US;
-    lh_database_pass_on(c, scope->ns, scope->key, first->ticket);
+    lh_pass_on(c, scope->ns, scope->key, first->ticket, on_passed);
 }
 
 /*
@@ -297,7 +325,7 @@ static void wake(struct lh_coordinator *c, struct lh_scope *scope)
     else if (!lh_list_is_empty(&scope->queue))
         lh_scope_ask_first(c, scope, 0);
     else
-        lh_database_pass_on(c, scope->ns, scope->key, 0);
+        lh_pass_on(c, scope->ns, scope->key, 0, on_passed);
 }
 
 /* Behind a shared lease that was granted, our next waiter may fit beside it. */
@@ -312,6 +340,8 @@ static void fill_room(struct lh_coordinator *c, struct lh_scope *scope)
 
 void lh_scope_schedule_or_free(struct lh_coordinator *c, struct lh_scope *scope)
 {
+    if (scope->in_flight == 0 && scope->asks_below > 0)
+        ask_below(c, scope);
     if (scope->in_flight == 0 && scope->looks_ahead) {
         scope->looks_ahead = false;
         pass_on(c, scope);
@@ -464,7 +494,7 @@ void lh_scope_wake_named(struct lh_coordinator *c, const char *ns, const char *k
     struct lh_scope *scope = lh_scope_find(c, ns, key);
     if (scope == NULL) {
         c->stats.wakes++;
-        lh_database_pass_on(c, ns, key, 0);
+        lh_pass_on(c, ns, key, 0, on_passed);
         return;
     }
     lh_scope_wake(c, scope);
