@@ -213,7 +213,7 @@ end
 $$;
 
 -- Whoever waits for several scopes has one ticket: that which it has, or brings along, or the next. Where another has that number in one of
--- the queues, all its places are new. The caller has the rows locked.
+-- the queues, or its wait was over, all its places are new. The caller has the rows locked.
 create or replace function leasehold_internal.with_one_ticket(p_work leasehold.acquire_work[]) returns leasehold.acquire_work[]
 language plpgsql
 set enable_seqscan = off
@@ -232,7 +232,7 @@ begin
                            from unnest(p_work) w
                            left join leasehold.waiter q
                              on q.namespace = w.namespace and q.key = w.key and q.ticket = v_ticket
-                          where q.lease_key <> w.lease_key or w.own_ticket <> v_ticket);
+                          where q.lease_key <> w.lease_key or q.wait_until <= clock_timestamp() or w.own_ticket <> v_ticket);
   if v_is_new then
     v_ticket := nextval('leasehold.ticket');
     delete from leasehold.waiter q

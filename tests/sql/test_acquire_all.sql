@@ -190,4 +190,18 @@ select count(*) from leasehold.acquire_all('{seen,seen}', '{a,b}', '30 s', 'me',
 select leasehold.release_ok('seen', 'a', t.key(60)), leasehold.release_fail('seen', 'b', t.key(60), 'no');
 select is((select array_agg(type || ' ' || key order by e.number) from leasehold.event e), array['acquired a', 'acquired b', 'released a', 'released b'], 'a watch sees each lease');
 select is((select array_agg(key || ' ' || outcome order by key) from leasehold.history where namespace = 'seen'), array['a ok', 'b failed'], 'the history too');
+
+-- whose wait was over comes again: in all queues behind those who are there, with one ticket
+create function t.wait_1ms(p_lease integer, p_ticket bigint) returns text language sql as $$
+  select b.outcome
+    from leasehold_internal.acquire_all_one(
+           t.key(901), null, '{all,all}', '{over1,over2}', t.key(p_lease), 'w', '{}', 30000000, true, 1000, p_ticket) b
+$$;
+select is(t.one(70, 'over1') || ' ' || t.one(70, 'over2'), 'granted granted', '');
+select is(t.wait_1ms(71, 0), 'queued', '');
+select is(t.one(72, 'over2'), 'queued', '');
+select pg_sleep(0.01);
+select is(t.wait_1ms(71, (select min(ticket) from leasehold.waiter where lease_key = t.key(71))), 'queued', '');
+select is(t.stands('over1', 'over2'), 'over1 held 70 waits 71; over2 held 70 waits 72 71', 'whose wait was over has a place behind others');
+select is((select count(distinct ticket) from leasehold.waiter where lease_key = t.key(71)), 1::bigint, 'and one ticket in all queues');
 select * from finish();
