@@ -82,8 +82,7 @@ class Pooler:
 class Control:
     def __init__(self):
         self.pg_port = free_port()
-        self.cluster = harness.Cluster([f"listen_addresses = '127.0.0.1'\nport = {self.pg_port}"], migrated=True)
-        os.environ["PGPORT"] = str(self.pg_port)  # for psql, and the daemons
+        self.cluster = harness.Cluster(migrated=True, port=self.pg_port)
         self.database = self.cluster.create_database(migrated=True)
         self.daemons = [harness.Daemon(database=self.cluster.url(self.database))]
         self.sessions = Sessions(self.cluster)

@@ -1,6 +1,8 @@
 """A hot standby of a test's cluster, for clients whose list of servers begins with one."""
+import contextlib
 import os
 import pathlib
+import random
 import shutil
 import socket
 
@@ -9,9 +11,12 @@ import rundir
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """None of those that the kernel gives to connections: one of them would take it before the server does."""
+    while True:
+        port = random.randrange(10000, 32000)
+        with contextlib.suppress(OSError), socket.socket() as s:
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 class Standby:

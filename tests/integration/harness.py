@@ -92,9 +92,10 @@ TEMPLATE = "leasehold_template"
 
 
 class Cluster:
-    """A private PostgreSQL on a unix socket. `migrated`: its first databases will be copies of one with the schema."""
+    """A private PostgreSQL on a unix socket. `migrated`: its first databases will be copies of one with the schema. `port`: it also listens there."""
 
-    def __init__(self, settings=(), migrated=False):
+    def __init__(self, settings=(), migrated=False, port=None):
+        self.port = port
         self.programs = _pg_bin()
         self.has_template = migrated
         self.dir = pathlib.Path(rundir.mkdtemp("lh-pg-"))
@@ -115,7 +116,7 @@ class Cluster:
                 # A copy of a database is written to the WAL: with the usual 1 GB each cluster would keep that much of it.
                 "max_wal_size = 128MB\nmin_wal_size = 32MB\n"
             )
-            for line in settings:
+            for line in [*settings, *(["listen_addresses = '127.0.0.1'", f"port = {port}"] if port else [])]:
                 conf.write(line + "\n")
         atexit.register(self.destroy)
         self.start()
@@ -184,7 +185,7 @@ class Cluster:
         self.has_template = True
 
     def url(self, database, user="postgres"):
-        return f"host={self.sockets} dbname={database} user={user}"
+        return f"host={self.sockets} dbname={database} user={user}" + (f" port={self.port}" if self.port else "")
 
     def psql(self, sql, database, check=True, user="postgres"):
         """Run statements; unaligned rows joined by '|', one a line."""

@@ -8,15 +8,14 @@ import subprocess
 
 from harness import wait_until
 import rundir
+from standby import free_port
 
 
 class PgBouncer:
     def __init__(self, sockets, database, mode):
         self.dir = pathlib.Path(rundir.mkdtemp("lh-pool-"))
         self.dir.chmod(0o755)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         config = self.dir / "pgbouncer.ini"
         config.write_text(f"[databases]\n{database} = user=postgres host={sockets}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
                           f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\nmax_client_conn = 200\n")
