@@ -91,6 +91,12 @@ impl Site {
         format!("host=127.0.0.1 port={port} user=postgres {name}")
     }
 
+    /// Another database of the same server.
+    pub fn at(&self, name: &str) -> String {
+        let others = self.target.split(' ').filter(|each| !each.starts_with("dbname="));
+        others.map(String::from).chain([format!("dbname={name}")]).collect::<Vec<_>>().join(" ")
+    }
+
     pub fn client_at(&self, target: &str) -> Client {
         self.made(Client::builder(), target)
     }
