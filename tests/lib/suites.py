@@ -6,7 +6,7 @@ something or that takes too long has failed once more: nothing is silently left 
 What failed is named once more at the end. A pytest test that failed is run again, alone: these tests play with signals,
 time-outs and whole clusters beside each other, and a busy machine may cost one of them its turn. One that passes then has
 passed, and the end names it as unsteady: somebody looks why. So are a program of unit tests, most of which talk over real
-sockets, and a test of clients-java. The other suites of clients, and versions, have a second try as a whole. Suites that look for
+sockets, and a test of clients. The suite versions has a second try as a whole. Suites that look for
 broken promises (sql, isolation, soak, model, fuzz, ha, ha-newest, ha-async) have one try: what breaks a promise once in a while is a fault,
 not bad luck.
 
@@ -320,8 +320,7 @@ SUITES = (
     # With the same optimisation and assertions as the other build. A leak makes the daemon's exit status another than 0, which the tests look at.
     Suite('integration', pytest('tests/integration', 4, SANITIZED, SANITIZER, 'not release_build'), 1800),
     Suite('integration-release', pytest('tests/integration', 2, marked='release_build'), 600),
-    Suite('clients-java', script('tests/clients/run', 'java'), 1200),
-    *(Suite('clients-' + package, twice(script('tests/clients/run', package)), 1200) for package in ('python', 'node', 'go', 'rust')),
+    *(Suite('clients-' + package, script('tests/clients/run', package), 1200) for package in ('java', 'python', 'node', 'go', 'rust')),
     Suite('versions', twice(versions()), 3600),
     Suite('model', script('tests/model/run'), 3600),
     # About a minute; hours by hand.

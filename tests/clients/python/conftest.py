@@ -119,13 +119,14 @@ class Place:
                 "pooler": self.site.pooler.url}[self.transport]
 
     def client(self, target=None, **options):
-        target = target or self.target()
+        if target is None:  # nothing is in its way: it has the time that a busy machine takes
+            target, options = self.target(), {"timeout": 20, **options}
         client = self.api(target if self.transport == "grpc" else None, database=None if self.transport == "grpc" else target, **options)
         self.closing.append(client.finish)
         return client
 
     def sql_client(self):
-        client = self.api(database=self.site.cluster.url(self.database))
+        client = self.api(database=self.site.cluster.url(self.database), timeout=20)
         self.closing.append(client.finish)
         return client
 
@@ -133,7 +134,7 @@ class Place:
         """Of the daemon with TLS. `token`: one of its names; the rest goes to leasehold.TLS, as names of its facts."""
         facts = self.site.secured.facts
         tls = {"ca_file": facts["ca"], **{name: facts.get(value, value) for name, value in tls.items()}}
-        return self.client(facts["target"], timeout=5, tls=leasehold.TLS(**tls), token_file=token and facts[token])
+        return self.client(facts["target"], timeout=10, tls=leasehold.TLS(**tls), token_file=token and facts[token])
 
     def program(self, mode, key, duration, target=None):
         program = Program(self.api.name, self.transport, target or self.target(), self.namespace, key, mode, duration)
@@ -219,7 +220,8 @@ outcomes = {}
 
 
 def pytest_runtest_logreport(report):
-    name = report.nodeid.split("::", 1)[1]
+    file, name = report.nodeid.split("::", 1)
+    name = f"{pathlib.PurePath(file).name}::{name}"
     if report.when == "call" or not report.passed:
         outcomes[name] = outcomes.get(name, True) and report.passed
 
@@ -227,8 +229,11 @@ def pytest_runtest_logreport(report):
 def pytest_sessionfinish(session):
     if os.environ.get("PYTEST_XDIST_WORKER"):
         return
+    if "LEASEHOLD_FAILED" in os.environ:
+        pathlib.Path(os.environ["LEASEHOLD_FAILED"]).write_text("".join(f"{name.removesuffix('@testing')}\n" for name, is_good in outcomes.items() if not is_good))
     lines = {}
     for name, is_good in outcomes.items():
+        name = name.split("::", 1)[1]
         if name.startswith("test_case["):
             case, transport, _ = name[len("test_case["):-1].split("-")
             name = f"case {case} on {transport}"
