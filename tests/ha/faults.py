@@ -254,3 +254,5 @@ FAULTS = {
     "cut-daemons": ("both daemons cut off from the database for 10 s", cut_daemons),
 }
 SHORT = ("kill", "freeze", "switchover")
+# PostgreSQL goes on without Patroni. In quorum mode the standby that is not promoted confirms its commits until it follows the new primary, and they are lost.
+HUNG = ("kill-patroni", "freeze-patroni")
