@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "loop/loop.h"
+#include "service/call_internal.h"
 #include "service/service_internal.h"
 #include "test_service_fakes.h"
 
@@ -519,6 +520,29 @@ START_TEST(a_key_that_two_databases_have_is_refused_with_both_names)
 }
 END_TEST
 
+START_TEST(a_list_without_some_keys_says_where_they_are)
+{
+    struct lh_service *service = start();
+    struct lh_spread_row a = settled("a", abc, 3), b = settled("b", abc, 3);
+    char words[LH_OUTAGE_WORDS_BYTES];
+
+    answer(0, &a);
+    answer(1, &b);
+    ck_assert_str_eq(lh_call_words_of_outage(service, "jobs", NULL, "call again", words),
+                     "no database of this daemon has some keys of jobs: its keys are in the sections a, b, c, this "
+                     "daemon has a, b: call again");
+    a = settled("a", ab, 2);
+    b = settled("b", ab, 2);
+    answer(0, &a);
+    answer(1, &b);
+    move_all(&b, NULL);
+    answer(1, &b);
+    ck_assert_str_eq(lh_call_words_of_outage(service, "jobs", NULL, "call again", words),
+                     "keys of jobs are on their way between databases: call again");
+    stop(service);
+}
+END_TEST
+
 static void on_beaten(struct lh_holder_request *request)
 {
     *(bool *)request->arg = true;
@@ -589,6 +613,7 @@ Suite *spread_suite(void)
     tcase_add_test(tcase, waiters_of_a_key_that_goes_elsewhere_are_sent_away);
     tcase_add_test(tcase, a_database_comes_and_goes_and_keys_in_between);
     tcase_add_test(tcase, a_key_that_two_databases_have_is_refused_with_both_names);
+    tcase_add_test(tcase, a_list_without_some_keys_says_where_they_are);
     tcase_add_test(tcase, a_renewal_goes_to_no_database_that_may_not_know_the_lease);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -95,16 +95,14 @@ const char *lh_call_words_of_outage(const struct lh_service *service, const char
     const struct lh_place *place = find_away(service, ns, key);
     char why_not[LH_SPREAD_WORDS_BYTES];
     struct lh_readiness readiness;
-    const char *lacking;
     bool has_cause;
 
     if (ns != NULL && key != NULL && lh_places_why_not(service->places, ns, key, why_not)) {
         snprintf(words, LH_OUTAGE_WORDS_BYTES, "%s: %s", why_not, what_next);
         return words;
     }
-    lacking = lh_places_lacking(service->places);
-    if (key == NULL && lacking != NULL && !is_away(place)) {
-        snprintf(words, LH_OUTAGE_WORDS_BYTES, "keys of %s are on their way between databases: %s", lacking, what_next);
+    if (key == NULL && !is_away(place) && lh_places_lack_leases(service->places, why_not)) {
+        snprintf(words, LH_OUTAGE_WORDS_BYTES, "%s: %s", why_not, what_next);
         return words;
     }
     lh_coordinator_readiness(place->coordinator, &readiness);

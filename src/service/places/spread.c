@@ -331,12 +331,17 @@ size_t lh_spread_first(const struct lh_spread *spread, unsigned slot)
     return spread->slots[slot].first;
 }
 
-bool lh_spread_lacks_leases(const struct lh_spread *spread)
+bool lh_spread_has(const struct lh_spread *spread, enum lh_spread_state state)
 {
     for (unsigned slot = 0; slot < SLOTS; slot++)
-        if (spread->slots[slot].state == LH_SPREAD_MOVING || spread->slots[slot].state == LH_SPREAD_MISSING)
+        if (spread->slots[slot].state == state)
             return true;
     return false;
+}
+
+bool lh_spread_lacks_leases(const struct lh_spread *spread)
+{
+    return lh_spread_has(spread, LH_SPREAD_MOVING) || lh_spread_has(spread, LH_SPREAD_MISSING);
 }
 
 uint64_t lh_spread_moves(const struct lh_spread *spread)

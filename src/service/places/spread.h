@@ -63,6 +63,7 @@ size_t lh_spread_next_claim(const struct lh_spread *spread, bool *settles);
 
 /* Returns the index of the database that a claim gives the slot. */
 size_t lh_spread_first(const struct lh_spread *spread, unsigned slot);
+bool lh_spread_has(const struct lh_spread *spread, enum lh_spread_state state); /* returns true if a slot is so */
 /* Returns true if leases may be on their way between databases, or in one that this daemon does not have. */
 bool lh_spread_lacks_leases(const struct lh_spread *spread);
 /* Counts the slots that came to another database. */

@@ -199,6 +199,15 @@ static const char *row_names(const struct lh_spread_namespace *spread, char word
     return most == NULL ? "" : join(most->sections, most->section_count, words);
 }
 
+static void say_missing(const struct lh_spread_namespace *spread, const char *what, char words[LH_SPREAD_WORDS_BYTES])
+{
+    char own[NAMES_BYTES], other[NAMES_BYTES];
+
+    snprintf(words, LH_SPREAD_WORDS_BYTES,
+             "no database of this daemon has %s of %s: its keys are in the sections %s, this daemon has %s", what,
+             spread->ns, row_names(spread, other), own_names(spread, own));
+}
+
 bool lh_places_why_not(const struct lh_places *places, const char *ns, const char *key,
                        char words[LH_SPREAD_WORDS_BYTES])
 {
@@ -236,20 +245,25 @@ bool lh_places_why_not(const struct lh_places *places, const char *ns, const cha
     case LH_SPREAD_MISSING:
         break;
     }
-    snprintf(words, LH_SPREAD_WORDS_BYTES,
-             "no database of this daemon has this key of %s: its keys are in the sections %s, this daemon has %s",
-             spread->ns, row_names(spread, other), own_names(spread, own));
+    say_missing(spread, "this key", words);
     return true;
 }
 
 /* --- all keys --- */
 
-const char *lh_places_lacking(const struct lh_places *places)
+bool lh_places_lack_leases(const struct lh_places *places, char words[LH_SPREAD_WORDS_BYTES])
 {
-    for (size_t i = 0; i < lh_places_spread_count(places); i++)
-        if (lh_spread_lacks_leases(lh_places_spread_at(places, i)->slots))
-            return lh_places_spread_at(places, i)->ns;
-    return NULL;
+    for (size_t i = 0; i < lh_places_spread_count(places); i++) {
+        const struct lh_spread_namespace *spread = lh_places_spread_at(places, i);
+        if (!lh_spread_lacks_leases(spread->slots))
+            continue;
+        if (lh_spread_has(spread->slots, LH_SPREAD_MISSING))
+            say_missing(spread, "some keys", words);
+        else
+            snprintf(words, LH_SPREAD_WORDS_BYTES, "keys of %s are on their way between databases", spread->ns);
+        return true;
+    }
+    return false;
 }
 
 bool lh_places_slots(const struct lh_places *places, size_t index, struct lh_service_slots *slots)

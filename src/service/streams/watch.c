@@ -362,6 +362,7 @@ static void go_live(struct watch_stream *stream)
 static void on_page(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_list_answer *answer)
 {
     struct watch_stream *stream = arg;
+    char lacking[LH_SPREAD_WORDS_BYTES];
 
     stream->is_page_out = false;
     if (stream->state != WATCH_LISTING) {
@@ -369,7 +370,7 @@ static void on_page(void *arg, enum lh_status status, const struct lh_error *err
         return;
     }
     /* With the connection go the events: the coordinator ends it when there is one again. */
-    if (status == LH_DATABASE_UNAVAILABLE && lh_places_lacking(stream->service->places) == NULL)
+    if (status == LH_DATABASE_UNAVAILABLE && !lh_places_lack_leases(stream->service->places, lacking))
         return;
     if (status != LH_OK) {
         bool has_words =
