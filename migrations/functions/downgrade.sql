@@ -25,6 +25,7 @@ declare
   v_life leasehold.life_now;
   v_now timestamptz;
   v_deadline timestamptz;
+  v_granted_by uuid;
   v_problem leasehold_internal.problem := leasehold_internal.downgrade_problem(p_namespace, p_key, p_lease_key, p_units);
 begin
   n := 1;
@@ -68,6 +69,9 @@ begin
   end if;
 
   v_deadline := leasehold_internal.renewed_until(v_holder, v_holder.duration, leasehold_internal.hold_limit(v_rules), v_life, v_now);
+  -- As a renewal: by another coordinator, neither of the two takes it back.
+  v_granted_by := case when p_coordinator is null or v_holder.granted_by = p_coordinator then v_holder.granted_by
+                       else '00000000-0000-0000-0000-000000000000' end;
   if v_holder.units is null then
     perform leasehold_internal.ensure_epoch();
     if exists (select from leasehold.policy p where p.history) then
@@ -80,7 +84,7 @@ begin
         from (select p_namespace as namespace, p_key as key, p_lease_key as lease_key, p_units as units,
                      case when v_rules.capacity is not null then array(select generate_series(1, p_units)) end as slots,
                      v_holder.acquired_at, v_now as now, v_holder.heartbeats, v_deadline as deadline, v_life.id as life_id, v_holder.check_at,
-                     coalesce(p_coordinator, v_holder.granted_by) as coordinator, v_holder.duration, v_holder.grace, v_holder.owner,
+                     v_granted_by as coordinator, v_holder.duration, v_holder.grace, v_holder.owner,
                      coalesce(p_principal, v_holder.principal) as principal, v_holder.labels) o
       returning h.token)
     update leasehold.scope s
@@ -102,7 +106,7 @@ begin
            heartbeat_at = v_now,
            deadline = v_deadline,
            incarnation = v_life.id,
-           granted_by = coalesce(p_coordinator, h.granted_by)
+           granted_by = v_granted_by
      where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key;
     update leasehold.scope s
        set units = s.units - v_holder.units + p_units

@@ -108,4 +108,14 @@ select is((select array_agg(outcome || ' ' || owner) from leasehold.reap(array['
 select leasehold.remove_hook('h', 'reap', 't.note(leasehold.lease_event)');
 update leasehold.share set next_try_at = clock_timestamp() - interval '1 s', reap_failed_at = reap_failed_at - interval '1 h' where namespace = 'h' and state = 'held';
 select is((select array_agg(outcome || ' ' || owner) from leasehold.reap(array['h'])), array['reaped w9'], 'without the hook it is reaped');
+
+-- by another coordinator, which has renewed it for a late request, too: a cancel of that request leaves the lease to its holder
+select t.enroll(t.key(902));
+select is(t.take('late request', 20), 'granted', '');
+select is((select outcome from leasehold_internal.acquire_batch(t.key(902), null, '{d}', '{late request}', array[t.key(20)], '{w20}', '{"{}"}', '{30000000}', '{true}', '{null}', '{null}')),
+          'renewed', '');
+select is((select outcome from leasehold_internal.downgrade_one(t.key(902), null, 'd', 'late request', t.key(20), p_units)), 'ok', format('it takes %s', p_units))
+  from generate_series(2, 1, -1) p_units;
+select leasehold_internal.leave_batch(t.key(902), '{d}', '{late request}', array[t.key(20)], '{false}');
+select is((select state || ' ' || units from leasehold.share where key = 'late request'), 'held 1', 'neither coordinator takes it back');
 select * from finish();
