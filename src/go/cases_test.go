@@ -213,8 +213,8 @@ var cases = []testCase{
 		c := s.client()
 		first := s.acquire(c)
 		since := time.Now()
-		waiter := s.queue(context.Background(), c, 1, leasehold.Duration(3*time.Second))
-		wait(s, "four seconds", func() bool { return time.Since(since) > 4*time.Second })
+		waiter := s.queue(context.Background(), c, 1, leasehold.Duration(6*time.Second))
+		wait(s, "seven seconds", func() bool { return time.Since(since) > 7*time.Second })
 		s.release(first)
 		got := <-waiter
 		must(s, got.err)
@@ -224,7 +224,7 @@ var cases = []testCase{
 		}
 	}},
 	{"renewal_keeps_the_lease", "grpc sql pooler", func(s *site) {
-		l := s.acquire(s.client(), leasehold.Duration(3*time.Second))
+		l := s.acquire(s.client(), leasehold.Duration(6*time.Second))
 		wait(s, "four renewals", func() bool { return s.beats() >= 4 })
 		s.is(s.row("state, token"), fmt.Sprint("held|", l.Token()))
 		s.release(l)
@@ -271,7 +271,7 @@ var cases = []testCase{
 		s.is(s.row("state, last_outcome"), "free|ok")
 	}},
 	{"forced_end_is_told", "grpc sql pooler", func(s *site) {
-		l := s.acquire(s.client(), leasehold.Duration(3*time.Second))
+		l := s.acquire(s.client(), leasehold.Duration(6*time.Second))
 		s.psql("select from leasehold.force_release('cases', '%s', 'a test')", s.key)
 		if lost := s.lost(l); lost.Reason != leasehold.Forced {
 			s.Fatal(lost)
@@ -337,7 +337,7 @@ var cases = []testCase{
 			c, err = leasehold.Dial(s.target)
 		}
 		must(s, err)
-		l := s.acquire(c, leasehold.Duration(3*time.Second))
+		l := s.acquire(c, leasehold.Duration(6*time.Second))
 		waiter := s.queue(context.Background(), c, 1)
 		wait(s, "a renewal", func() bool { return s.beats() >= 1 })
 		must(s, c.Close())
@@ -445,7 +445,7 @@ var cases = []testCase{
 		c, err := leasehold.Over(db)
 		must(s, err)
 		defer c.Close()
-		l := s.acquire(c, leasehold.Duration(3*time.Second))
+		l := s.acquire(c, leasehold.Duration(6*time.Second))
 		tx, err := db.Begin()
 		must(s, err)
 		defer tx.Rollback()
@@ -708,7 +708,7 @@ func noRenewalAfterRelease(s *site) {
 	}
 	must(s, <-done)
 	n := mark()
-	other, err := c.Acquire(context.Background(), "cases", "other", leasehold.Duration(3*time.Second))
+	other, err := c.Acquire(context.Background(), "cases", "other", leasehold.Duration(6*time.Second))
 	must(s, err)
 	wait(s, "renewals of another lease", func() bool {
 		return s.psql("select heartbeats >= 2 from leasehold.scope where key = 'other'") == "t"

@@ -24,7 +24,7 @@ func TestContextCauseIsTheLoss(t *testing.T) {
 			t.Error(context.Cause(ctx))
 		}
 		return ctx.Err()
-	}, leasehold.Duration(3*time.Second))
+	}, leasehold.Duration(6*time.Second))
 	if !errors.As(err, &lost) || lost.Reason != leasehold.Forced {
 		t.Fatal(err)
 	}

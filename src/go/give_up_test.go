@@ -35,7 +35,7 @@ func lateRequestIsGivenBack(s *site) {
 
 func lateStatementIsGivenBack(s *site) {
 	p := s.pipe()
-	c := s.clientAt(p.address(), leasehold.Patience(2*time.Second), leasehold.WithStrategy(leasehold.FailFast))
+	c := s.clientAt(p.address(), leasehold.Patience(5*time.Second), leasehold.WithStrategy(leasehold.FailFast))
 	first := s.acquire(c)
 	s.release(first) // connects
 	p.hold("leasehold.acquire(")

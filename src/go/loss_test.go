@@ -182,12 +182,12 @@ var lossCases = []testCase{
 		ask(s, "standby", object{}, &standby)
 		database := strings.Fields(s.dsn[strings.Index(s.dsn, "dbname="):])[0]
 		both := fmt.Sprintf("host=%s,127.0.0.1 port=%d,%d user=postgres %s", standby.Host, standby.Port, s.port, database)
-		l := s.acquire(s.clientAt(both), leasehold.Duration(3*time.Second))
+		l := s.acquire(s.clientAt(both), leasehold.Duration(6*time.Second))
 		s.is(s.row("state, token"), fmt.Sprint("held|", l.Token()))
 		wait(s, "a renewal", func() bool { return s.beats() >= 1 })
 		s.release(l)
 		alone := fmt.Sprintf("host=%s port=%d user=postgres %s", standby.Host, standby.Port, database)
-		_, err := s.clientAt(alone, leasehold.Patience(3*time.Second)).Acquire(context.Background(), "cases", s.key)
+		_, err := s.clientAt(alone, leasehold.Patience(10*time.Second)).Acquire(context.Background(), "cases", s.key)
 		if !errors.As(err, new(*leasehold.UnavailableError)) || !strings.Contains(err.Error(), "read only") {
 			s.Fatal(err)
 		}

@@ -76,7 +76,7 @@ var nestedCases = []testCase{
 				s.Error(err)
 			}
 			return nil
-		}, leasehold.Duration(3*time.Second))
+		}, leasehold.Duration(6*time.Second))
 		if !errors.As(err, new(*leasehold.LostError)) {
 			s.Fatal(err)
 		}
@@ -151,11 +151,11 @@ var nestedCases = []testCase{
 		option := leasehold.Tell(leasehold.Listener{Granted: is("granted"), Renewed: is("renewed"), Released: is("released"),
 			Lost: func(_ *leasehold.Lease, lost *leasehold.LostError) { tell(string(lost.Reason)) }})
 		c := s.client()
-		l := s.acquire(c, option, leasehold.Duration(3*time.Second))
+		l := s.acquire(c, option, leasehold.Duration(6*time.Second))
 		wait(s, "two renewals", func() bool { return count("renewed") >= 2 })
 		s.release(l)
 		wait(s, "the release", func() bool { return count("released") == 1 })
-		s.acquire(c, option, leasehold.Duration(3*time.Second))
+		s.acquire(c, option, leasehold.Duration(6*time.Second))
 		s.force()
 		wait(s, "the loss", func() bool { return count("forced") == 1 })
 		renewed := slices.Compact(slices.Clone(told))

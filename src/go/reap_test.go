@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
-	"time"
 
 	leasehold "leasehold.example/go"
 )
@@ -19,10 +18,12 @@ var reapCases = []testCase{
 		holder, err := leasehold.Over(s.db())
 		must(s, err)
 		for _, key := range []string{"broken", "twice", "well"} {
-			_, err := holder.Acquire(ctx, namespace, key, leasehold.Owner("somebody"), leasehold.Duration(time.Second))
+			_, err := holder.Acquire(ctx, namespace, key, leasehold.Owner("somebody"))
 			must(s, err)
 		}
 		must(s, holder.Close())
+		s.psql("update leasehold.scope set acquired_at = acquired_at - interval '1 h', heartbeat_at = heartbeat_at - interval '1 h', "+
+			"deadline = deadline - interval '1 h', check_at = check_at - interval '1 h' where namespace = '%s'", namespace)
 		broken := errors.New("it cannot be put back")
 		end := func(ctx context.Context, tx *sql.Tx, it leasehold.StaleLease) error {
 			if it.Namespace != namespace || it.Owner != "somebody" || it.Token == 0 || !it.Deadline.After(it.AcquiredAt) {

@@ -45,7 +45,7 @@ func (s *site) holdsAs(c *leasehold.Client, principal string) {
 	row := func(columns string) string {
 		return s.psql("select %s from leasehold.scope where namespace = 'secure' and key = '%s'", columns, s.key)
 	}
-	l, err := c.Acquire(context.Background(), "secure", s.key, leasehold.Duration(3*time.Second))
+	l, err := c.Acquire(context.Background(), "secure", s.key, leasehold.Duration(6*time.Second))
 	must(s, err)
 	s.is(row("principal, token"), fmt.Sprint(principal, "|", l.Token()))
 	wait(s, "two heartbeats", func() bool { return row("heartbeats >= 2") == "t" })

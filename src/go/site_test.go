@@ -106,8 +106,9 @@ func (s *site) dbAt(dsn string) *sql.DB {
 	return db
 }
 
+// client has nothing in its way, and the time that a busy machine takes.
 func (s *site) client(options ...leasehold.ClientOption) *leasehold.Client {
-	return s.clientAt(s.target, options...)
+	return s.clientAt(s.target, append([]leasehold.ClientOption{leasehold.Patience(20 * time.Second)}, options...)...)
 }
 
 // clientAt uses another target: of the daemon, or a DSN.

@@ -161,7 +161,7 @@ func lostTickLetsTheLoopGoOn(s *site) {
 			causes <- leasehold.Cause(ctx)
 		}
 		return nil
-	}, leasehold.Duration(3*time.Second))
+	}, leasehold.Duration(6*time.Second))
 	first := w.next(s)
 	wait(s, "a renewal", func() bool {
 		return s.psql("select heartbeats > 0 from leasehold.scope where namespace = '%s'", name) == "t"
@@ -310,7 +310,7 @@ func lostAnswerOfAClaimIsFound(s *site) {
 	name, p, finish := s.schedule("every 365 d", never), s.flaky(0), make(chan struct{})
 	s.runNow(name)
 	p.decide("drop", "pass")
-	w := s.worker(s.clientAt(p.Target, leasehold.Patience(time.Second)), name, func(ctx context.Context, _ *leasehold.Tick) error {
+	w := s.worker(s.clientAt(p.Target, leasehold.Patience(5*time.Second)), name, func(ctx context.Context, _ *leasehold.Tick) error {
 		select {
 		case <-finish:
 		case <-ctx.Done():

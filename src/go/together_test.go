@@ -138,7 +138,7 @@ var togetherCases = []testCase{
 			}
 			s.is(s.states("state"), "free\nheld")
 			return ctx.Err()
-		}, leasehold.Duration(3*time.Second))
+		}, leasehold.Duration(6*time.Second))
 		var lost *leasehold.LostError
 		if !errors.As(err, &lost) || lost.Reason != leasehold.Forced {
 			s.Fatal(err)

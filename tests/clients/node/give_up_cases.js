@@ -56,7 +56,7 @@ module.exports = {
   },
   async late_statement_is_given_back(site) {
     const proxy = await site.proxy();
-    const client = site.client(proxy.target, { patienceMs: 2000, strategy: leasehold.failFast });
+    const client = site.client(proxy.target, { patienceMs: 5000, strategy: leasehold.failFast });
     const first = await site.acquire(client);
     await first.release(); // connects
     const { letGo, hasAnswered } = proxy.hold(/from leasehold\.acquire\(/);

@@ -126,7 +126,7 @@ for (const on of ['grpc', 'sql']) {
   say(`a namespace with a slash stands in quotes on ${on}`, async () => {
     const site = await Site.make(on, 'slash');
     const name = `"cases/slash"/${site.key} `;
-    const lease = await site.client().acquire('cases/slash', site.key, { durationMs: 3000 });
+    const lease = await site.client().acquire('cases/slash', site.key, { durationMs: 9000 });
     await assert.rejects(site.client().acquire('cases/slash', site.key), ({ message }) => message.includes(name));
     await site.psql(`select from leasehold.force_release('cases/slash', '${site.key}', 'a test')`);
     assert.equal(await site.lost(lease), 'forced');

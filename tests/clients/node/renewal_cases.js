@@ -78,7 +78,7 @@ module.exports = {
   async dropped_lease_is_renewed(site) {
     v8.setFlagsFromString('--expose-gc');
     const collect = vm.runInNewContext('gc');
-    await site.acquire(site.client(), { durationMs: 6000 });
+    await site.acquire(site.client(), { durationMs: 12000 });
     await wait('two renewals', async () => collect() ?? (await site.beats()) >= 2);
     assert.equal(await site.row('state'), 'held');
   },
@@ -98,7 +98,7 @@ module.exports = {
       renewed.push(...refs.map((ref) => ref.key));
       return heartbeat.call(this, refs, timeoutMs);
     };
-    await client.acquire('cases', `${site.key}-other`, { durationMs: 3000 });
+    await client.acquire('cases', `${site.key}-other`, { durationMs: 9000 });
     await wait('renewals of another lease', () => renewed.filter((key) => key === `${site.key}-other`).length >= 2);
     assert.ok(!renewed.includes(site.key));
     assert.equal(lease.lost, null);
@@ -124,7 +124,7 @@ module.exports = {
     await lease.release();
   },
   async renewal_has_its_own_connection(site) {
-    const lease = await site.acquire(site.client(), { durationMs: 6000 });
+    const lease = await site.acquire(site.client(), { durationMs: 12000 });
     const application = await site.pg();
     await application.query('begin');
     await lease.guard(application);

@@ -10,7 +10,7 @@ const { wait } = require('./site.js');
 async function clientOf(site, { token, ...tls } = {}) {
   const facts = await site.secure();
   const named = Object.fromEntries(Object.entries({ caFile: 'ca', ...tls }).map(([name, value]) => [name, facts[value] ?? value]));
-  return site.client(facts.target, { patienceMs: 5000, tls: named, ...(token && { tokenFile: facts[token] }) });
+  return site.client(facts.target, { patienceMs: 10000, tls: named, ...(token && { tokenFile: facts[token] }) });
 }
 
 async function holdsAs(site, client, principal) {

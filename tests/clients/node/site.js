@@ -48,8 +48,10 @@ class Site {
     while (this.#cleanup.length) await this.#cleanup.pop()();
   }
 
+  /** Where nothing is in its way, it has the time that a busy machine takes. */
   client(target = this.target, options = {}) {
-    const client = new Client({ [this.on === 'grpc' ? 'server' : 'database']: target, ...options });
+    const patience = target === this.target ? { patienceMs: 20000 } : {};
+    const client = new Client({ [this.on === 'grpc' ? 'server' : 'database']: target, ...patience, ...options });
     this.later(() => client.close());
     return client;
   }

@@ -129,7 +129,7 @@ async function everything() {
     'leasehold.acquire.duration exclusive error.type unavailable': '1 in s',
   });
   const carried = (name) => Object.entries(found).filter(([key]) => key.startsWith(name)).flatMap(([, many]) => many.map((each) => `00-${traceId}-${each.spanContext().spanId}`));
-  assert.equal(sent.acquire.length, 5);
+  assert.equal(new Set(sent.acquire).size, 5); // a slow answer makes the client ask again
   assert.ok(sent.acquire.every((each) => carried('leasehold.acquire').includes(each.slice(0, 52))), JSON.stringify(sent));
   assert.ok(sent.heartbeat.every((each) => each === null)); // of all leases: of nobody's span
 }

@@ -198,7 +198,7 @@ module.exports = {
     const proxy = await site.proxy();
     await runNow(site, name);
     await proxy.decide('drop', 'pass');
-    const worker = site.client(proxy.target, { patienceMs: 1000 }).ticks(name, { durationMs: LONG_MS });
+    const worker = site.client(proxy.target, { patienceMs: 5000 }).ticks(name, { durationMs: LONG_MS });
     const { attempt } = await next(worker);
     assert.deepEqual([attempt, (await proxy.state()).actions.drop, await rows(site, name)], [1, 1, 'running|1']);
     await worker.return();

@@ -71,7 +71,7 @@ module.exports = {
   async unanswered_commit_of_a_release_is_looked_up(site) {
     await site.call('running');
     const client = site.client();
-    const lease = await site.acquire(client, { durationMs: 6000 });
+    const lease = await site.acquire(client, { durationMs: 12000 });
     const [before, after] = [await site.commitProxy('before'), await site.commitProxy('after')];
     const becomes = (pg) => () => pg.query("update call set state = 'done' where id = $1", [site.key]);
     await assert.rejects(lease.releaseIn(before, becomes(before)), /terminated/);
@@ -91,7 +91,7 @@ module.exports = {
       (error) => error instanceof leasehold.UnavailableError && error.reason === 'UNKNOWN_OUTCOME' && /COMMIT was not answered/.test(error.message));
     assert.equal(await site.callState(), 'queued');
     assert.ok(['', 'free'].includes(await site.row('state')));
-    const lease = await client.acquireIn(after, 'cases', site.key, { durationMs: 6000 }, becomes(after));
+    const lease = await client.acquireIn(after, 'cases', site.key, { durationMs: 12000 }, becomes(after));
     assert.deepEqual([await site.callState(), lease.isHeld()], ['running', true]);
     await site.renewed();
     await lease.release();

@@ -63,7 +63,7 @@ def reaping_calls_back(place):
 def callbacks_tell_of_a_lease(place):
     told, client = [], place.client()
     listeners = {f"on_{word}": lambda lease, word=word: told.append((word, lease.key)) for word in ("granted", "renewed", "released")}
-    declared = client.declare(NAMESPACE, duration=3, **listeners)
+    declared = client.declare(NAMESPACE, duration=9, **listeners)
 
     def words(key):
         found = [word for word, of in told if of == key]
@@ -88,7 +88,7 @@ def callbacks_tell_of_a_lease(place):
     def fails(lease):
         raise RuntimeError("a listener's")
 
-    with client.lease(NAMESPACE, fresh(), duration=3, on_granted=fails, on_renewed=fails, on_released=fails) as lease:
+    with client.lease(NAMESPACE, fresh(), duration=9, on_granted=fails, on_renewed=fails, on_released=fails) as lease:
         wait_until(lambda: place.heartbeats(lease.key) >= 2)
         assert lease.is_held()
     assert place.row(lease.key, "state") == "free"

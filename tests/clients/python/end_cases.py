@@ -8,7 +8,7 @@ from harness import wait_until
 def close_leaves_nothing(place):
     key, client = fresh(), place.client()
     threads = {thread for thread in threading.enumerate()}
-    lease = client.lease(NAMESPACE, key, duration=2).acquire()
+    lease = client.lease(NAMESPACE, key, duration=6).acquire()
     wait_until(lambda: place.heartbeats(key) >= 1)
     client.close()
     assert client.leftovers() == []

@@ -10,7 +10,7 @@ from harness import wait_until
 
 def holds_as(place, client, principal):
     key = fresh()
-    with client.lease("secure", key, duration=3) as lease:
+    with client.lease("secure", key, duration=9) as lease:
         row = place.psql(f"select principal, token from leasehold.scope where namespace = 'secure' and key = '{key}'")
         assert row == f"{principal}|{lease.token}"
         wait_until(lambda: int(place.psql(f"select heartbeats from leasehold.scope where namespace = 'secure' and key = '{key}'")) >= 2)

@@ -51,7 +51,7 @@ def standby_is_left_out(place):
     alone = f"host={standby.dir} port={standby.port} dbname={place.database} user=postgres"
     for more in ("", " target_session_attrs=any"):
         with pytest.raises(leasehold.Unavailable, match="read-only|recovery"):
-            place.client(alone + more, timeout=1).lease(NAMESPACE, key).acquire()
+            place.client(alone + more, timeout=5).lease(NAMESPACE, key).acquire()
 
 
 def pooler_is_noticed(place):

@@ -347,7 +347,7 @@ def test_a_namespace_with_a_slash_stands_in_quotes(site, transport):
     try:
         place.namespace = "cases/slash"
         name = '"cases/slash"/k '
-        lease = place.client().lease("cases/slash", "k", duration=3).acquire()
+        lease = place.client().lease("cases/slash", "k", duration=9).acquire()
         assert repr(lease).startswith("<lease " + name)
         with pytest.raises(leasehold.Held, match=name):
             place.client().lease("cases/slash", "k").acquire()

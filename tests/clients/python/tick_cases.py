@@ -209,7 +209,7 @@ def lost_answer_of_a_claim_is_found(place):
     run_now(place, name)
     actions = itertools.chain(["drop"], itertools.repeat("pass"))
     proxy.decide = lambda: next(actions)
-    worker = place.client(proxy.target, timeout=1).ticks(name, duration=LONG)
+    worker = place.client(proxy.target, timeout=5).ticks(name, duration=LONG)
     tick = next(worker)
     assert proxy.actions["drop"] == 1 and tick.attempt == 1 and ticks(place, name) == "running|1"
     worker.close()

@@ -45,7 +45,7 @@ impl Told {
 pub const CASES: &[crate::Case] = &[
     case!(callbacks_tell_of_a_lease, "grpc sql pooler", s => {
         let (client, told) = (s.client(), Told::default());
-        let lease = || s.lease(&client).duration(seconds(3)).on_change(told.hear());
+        let lease = || s.lease(&client).duration(seconds(9)).on_change(told.hear());
         let first = lease().acquire().await.expect("the lease");
         assert!(matches!(lease().acquire().await, Err(Error::Held(_)))); // of which nothing is told
         until("two renewals", || told.count("renewed") >= 2).await;
@@ -108,7 +108,7 @@ pub const CASES: &[crate::Case] = &[
     }),
     case!(callbacks_tell_of_leaders_and_of_several, "", s => {
         let (client, told) = (s.client(), Told::default());
-        let leader = s.lease(&client).duration(seconds(3)).on_change(told.hear()).while_connected().acquire().await.expect("the lease");
+        let leader = s.lease(&client).duration(seconds(9)).on_change(told.hear()).while_connected().acquire().await.expect("the lease");
         until("two renewals", || told.count("renewed") >= 2).await;
         let token = leader.token();
         drop(leader);

@@ -132,7 +132,7 @@ pub const CASES: &[crate::Case] = &[
     }),
     case!(late_statement_is_given_back, "sql", s => {
         let proxy = s.proxy();
-        let client = s.made(Client::builder().patience(seconds(1)), &proxy.target);
+        let client = s.made(Client::builder().patience(seconds(5)), &proxy.target);
         s.acquire(&client).await.release().await.expect("the release"); // connects
         let before = s.row("token");
         proxy.hold_up(true);
@@ -179,8 +179,8 @@ pub const CASES: &[crate::Case] = &[
     case!(deadline_does_not_count_the_wait, "grpc sql pooler", s => {
         let client = s.client();
         let first = s.acquire(&client).await;
-        let waiter = s.queue(1, s.lease(&client).wait(MINUTE).duration(seconds(3))).await;
-        tokio::time::sleep(seconds(4)).await; // longer than its duration
+        let waiter = s.queue(1, s.lease(&client).wait(MINUTE).duration(seconds(9))).await;
+        tokio::time::sleep(seconds(10)).await; // longer than its duration
         first.release().await.expect("the release");
         let lease = granted(waiter).await;
         until("a renewal", || s.beats() >= 1).await;
@@ -188,7 +188,7 @@ pub const CASES: &[crate::Case] = &[
     }),
     case!(renewal_keeps_the_lease, "grpc sql pooler", s => {
         let client = s.client();
-        let lease = s.lease(&client).duration(seconds(3)).acquire().await.expect("the lease");
+        let lease = s.lease(&client).duration(seconds(9)).acquire().await.expect("the lease");
         until("four renewals", || s.beats() >= 4).await;
         assert_eq!(s.row("state, token"), format!("held|{}", lease.token()));
         lease.release().await.expect("the release");
@@ -197,7 +197,7 @@ pub const CASES: &[crate::Case] = &[
         let client = s.client();
         let mut leases = vec![];
         for i in 0..50 {
-            leases.push(client.lease("written.rust", &i.to_string()).duration(seconds(9)).acquire().await.expect("the lease"));
+            leases.push(client.lease("written.rust", &i.to_string()).duration(seconds(20)).acquire().await.expect("the lease"));
         }
         until("one transaction for all", || {
             s.psql("select count(*) > 0 from (select from public.written where namespace = 'written.rust' and what = 'renewed'
@@ -207,7 +207,7 @@ pub const CASES: &[crate::Case] = &[
     case!(lost_replies_cost_no_lease, "grpc", s => {
         let proxy = s.proxy();
         let client = s.client_at(&proxy.target);
-        let lease = s.lease(&client).duration(seconds(6)).acquire().await.expect("the lease");
+        let lease = s.lease(&client).duration(seconds(20)).acquire().await.expect("the lease");
         proxy.decide(json!(["pass", "drop", "pass", "cut", "pass", ["delay", 0.2], "pass", "truncate", "cycle"]));
         until("four renewals", || s.beats() >= 4 || lease.is_lost().is_some()).await;
         assert_eq!(s.row("state, token"), format!("held|{}", lease.token()));

@@ -76,8 +76,9 @@ impl Site {
         Site { on: on.into(), key: format!("{} {case}", env!("CARGO_PKG_NAME")), target, database, port: all["port"].as_u64().expect("a port") }
     }
 
+    /// Nothing is in its way: it has the time that a busy machine takes.
     pub fn client(&self) -> Client {
-        self.client_at(&self.target)
+        self.made(Client::builder().patience(seconds(20)), &self.target)
     }
 
     /// Where nobody answers.

@@ -117,7 +117,7 @@ pub const CASES: &[crate::Case] = &[
         write(""); // it is being written
         let before = s.beats();
         proxy.cut();
-        let clock = s.client().lease("cases", "rust clock of streams").duration(seconds(3)).acquire().await.expect("the lease");
+        let clock = s.client().lease("cases", "rust clock of streams").duration(seconds(9)).acquire().await.expect("the lease");
         until("renewals of another lease", || s.beats_of(&clock) >= 2).await;
         assert!(matches!(client.explain("cases", &s.key).await, Err(Error::Unavailable(_))));
         assert_eq!(proxy.state()["connections"], 0);

@@ -17,7 +17,7 @@ fn threads() -> usize {
 pub const CASES: &[crate::Case] = &[
     case!(forced_end_is_told, "grpc sql pooler", s => {
         let client = s.client();
-        let lease = s.lease(&client).duration(seconds(3)).acquire().await.expect("the lease");
+        let lease = s.lease(&client).duration(seconds(9)).acquire().await.expect("the lease");
         s.force();
         assert_eq!(lost(&lease).await.reason, Reason::Forced);
         assert!(matches!(lease.release().await, Err(Error::Lost(_))));
@@ -101,7 +101,7 @@ pub const CASES: &[crate::Case] = &[
     case!(no_renewal_after_release, "grpc sql", s => {
         let proxy = s.proxy();
         let client = s.client_at(&proxy.target);
-        let lease = s.lease(&client).duration(seconds(6)).acquire().await.expect("the lease");
+        let lease = s.lease(&client).duration(seconds(12)).acquire().await.expect("the lease");
         until("a renewal", || s.beats() >= 1).await;
         proxy.decide(json!([["delay", 0.5], "pass"]));
         let before = s.beats();
@@ -110,7 +110,7 @@ pub const CASES: &[crate::Case] = &[
         let sent = proxy.state()["messages_sent"].clone();
         // Meanwhile another client's lease is renewed twice.
         let other = s.client();
-        let clock = other.lease("cases", "rust clock").duration(seconds(6)).acquire().await.expect("the lease");
+        let clock = other.lease("cases", "rust clock").duration(seconds(9)).acquire().await.expect("the lease");
         until("renewals of another lease", || s.beats_of(&clock) >= 2).await;
         assert_eq!(proxy.state()["messages_sent"], sent, "it was renewed after its release");
         assert!(lease.is_lost().is_none());
@@ -120,7 +120,7 @@ pub const CASES: &[crate::Case] = &[
             let target = if s.on == "grpc" { s.target.clone() } else { format!("{} application_name=rust-{}-closed", s.target, s.on) };
             move || connect(Client::builder().thread_name("closed-one"), &target).expect("a client")
         }).expect("a thread").join().expect("no panic");
-        let lease = s.lease(&client).duration(seconds(3)).acquire().await.expect("the lease");
+        let lease = s.lease(&client).duration(seconds(9)).acquire().await.expect("the lease");
         let waiter = s.queue(1, s.lease(&client).wait(MINUTE)).await;
         until("a renewal", || s.beats() >= 1).await;
         assert_eq!(threads(), 1);
@@ -154,7 +154,7 @@ pub const CASES: &[crate::Case] = &[
             site.force();
         });
         let nested = key.clone();
-        let result = s.lease(&client).duration(seconds(3)).run(|_| async move { inner.lease("cases", &nested).wait(FOREVER).acquire().await }).await;
+        let result = s.lease(&client).duration(seconds(9)).run(|_| async move { inner.lease("cases", &nested).wait(FOREVER).acquire().await }).await;
         assert!(matches!(result, Err(Error::Lost(_))), "{result:?}");
         forcing.await.expect("no panic");
         until("an empty queue", || waiters(&s, &key) == "0").await;

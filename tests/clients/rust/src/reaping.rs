@@ -12,20 +12,22 @@ use crate::kit::*;
 const INSERT: &str = "insert into public.reaped_rust values ($1)";
 const KEYS: [&str; 4] = ["broken", "slow", "twice", "well"];
 
-/// Leases of a namespace that nobody renews; each one's work has a second.
+/// Leases of a namespace whose time is over; each one's work has three seconds.
 async fn leave(s: &Site, parent: &str) {
-    s.psql(&format!("select from leasehold.set_policy('{parent}', reaper => 'external', hook_timeout => '1 s')"));
+    s.psql(&format!("select from leasehold.set_policy('{parent}', reaper => 'external', hook_timeout => '3 s')"));
     let client = s.client();
     let mut leases = vec![];
     for key in KEYS {
-        let lease = client.lease(&format!("{parent}.rust"), key).owner("somebody").duration(seconds(1));
+        let lease = client.lease(&format!("{parent}.rust"), key).owner("somebody");
         leases.push(lease.acquire().await.expect("the lease"));
     }
     client.close().await;
+    let earlier = ["acquired_at", "heartbeat_at", "deadline", "check_at"].map(|each| format!("{each} = {each} - interval '1 h'")).join(", ");
+    s.psql(&format!("update leasehold.scope set {earlier} where namespace = '{parent}.rust'"));
 }
 
 fn check(lease: &StaleLease) {
-    assert_eq!((&*lease.owner, lease.limit), ("somebody", seconds(1)));
+    assert_eq!((&*lease.owner, lease.limit), ("somebody", seconds(3)));
     assert!(lease.token > 0 && lease.deadline > lease.acquired_at, "{lease:?}");
 }
 
@@ -40,7 +42,7 @@ fn look(s: &Site, parent: &str) {
     let states = s.psql(&format!("select key, state, last_outcome from leasehold.scope where namespace = '{parent}.rust' order by key"));
     assert_eq!(states, "broken|held|\nslow|held|\ntwice|held|\nwell|free|expired");
     let words = s.psql(&format!("select error from leasehold.reap_failure where namespace = '{parent}.rust' order by key"));
-    let expected = ["it cannot be put back", "it ran over its limit of 1s", "current transaction is aborted"];
+    let expected = ["it cannot be put back", "it ran over its limit of 3s", "current transaction is aborted"];
     assert!(expected.iter().all(|each| words.contains(each)), "{words}");
     s.psql("truncate public.reaped_rust");
 }
@@ -57,7 +59,7 @@ fn reap_blocking(s: &Site, target: &str) {
         tx.execute(INSERT, &[&lease.key])?;
         match &*lease.key {
             "broken" => return Err("it cannot be put back".into()),
-            "slow" => std::thread::sleep(seconds(2)),
+            "slow" => std::thread::sleep(seconds(4)),
             "twice" => drop(tx.execute(INSERT, &[&lease.key])), // COMMIT would say nothing of it
             _ => {}
         }
@@ -73,7 +75,7 @@ fn reap_blocking(s: &Site, target: &str) {
 }
 
 pub const CASES: &[crate::Case] = &[case!(reaping_calls_back, "sql", s => {
-    s.psql("create table public.reaped_rust (key text primary key)");
+    s.psql("drop table if exists public.reaped_rust; create table public.reaped_rust (key text primary key)");
     leave(&s, "reaped").await;
     leave(&s, "blocked").await;
     let (mut db, connection) = tokio_postgres::connect(&s.database, NoTls).await.expect("PostgreSQL");

@@ -27,7 +27,7 @@ pub fn with_token(facts: &Value, token: &str, tls: ClientTlsConfig) -> Client {
 
 async fn holds_as(s: &Site, client: Client, principal: &str) {
     let row = |columns: &str| s.psql(&format!("select {columns} from leasehold.scope where namespace = 'secure' and key = '{}'", s.key));
-    let lease = client.lease("secure", &s.key).duration(seconds(3)).acquire().await.expect("the lease");
+    let lease = client.lease("secure", &s.key).duration(seconds(9)).acquire().await.expect("the lease");
     assert_eq!(row("principal, token"), format!("{principal}|{}", lease.token()));
     until("two heartbeats", || row("heartbeats >= 2") == "t").await;
     lease.release().await.expect("the release");

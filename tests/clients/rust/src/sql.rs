@@ -42,7 +42,7 @@ pub const CASES: &[crate::Case] = &[
         let (mut application, connection) = tokio_postgres::connect(&s.database, NoTls).await.expect("PostgreSQL");
         tokio::spawn(connection);
         let client = s.client();
-        let lease = s.lease(&client).duration(seconds(3)).acquire().await.expect("the lease");
+        let lease = s.lease(&client).duration(seconds(9)).acquire().await.expect("the lease");
         let open = application.transaction().await.expect("a transaction");
         until("two renewals", || s.beats() >= 2).await;
         open.rollback().await.expect("its end");

@@ -26,7 +26,7 @@ fn wait(what: &str, condition: impl FnMut() -> bool) {
 pub const CASES: &[crate::Case] = &[
     case!(threads_without_async_use_it, "", s => {
         away(&s, |s, client| {
-            let lease = client.acquire(client.lease("cases", &s.key).duration(seconds(3))).expect("the lease");
+            let lease = client.acquire(client.lease("cases", &s.key).duration(seconds(9))).expect("the lease");
             wait("two renewals", || s.beats() >= 2);
             client.downgrade(&lease, 1).expect("the downgrade");
             client.release(&lease, Outcome::success()).expect("the release");
@@ -64,7 +64,7 @@ pub const CASES: &[crate::Case] = &[
     case!(threads_lead, "", s => {
         away(&s, |s, client| {
             let mut terms = vec![];
-            let result = client.lead(client.lease("cases", &s.key).duration(seconds(3)), |lease| {
+            let result = client.lead(client.lease("cases", &s.key).duration(seconds(9)), |lease| {
                 terms.push(lease.token());
                 if terms.len() == 1 {
                     s.force();
@@ -85,7 +85,7 @@ pub const CASES: &[crate::Case] = &[
         let done = Arc::new(Mutex::new(vec![]));
         let (its, of_work) = (name.clone(), done.clone());
         away(&s, move |s, client| {
-            let ended = client.run_ticks(client.ticks(&its).duration(seconds(3)), |tick| {
+            let ended = client.run_ticks(client.ticks(&its).duration(seconds(9)), |tick| {
                 done.lock().expect("attempts").push(tick.attempt());
                 match tick.attempt() {
                     1 => return Err("the disk is full".to_string()),

@@ -122,7 +122,7 @@ pub const CASES: &[crate::Case] = &[
     case!(lost_tick_lets_the_loop_go_on, "grpc sql pooler", s => {
         let name = schedule(&s, "every 365 d", NEVER);
         run_now(&s, &name);
-        let mut worker = Worker::new(s.client().ticks(&name).duration(seconds(3)), |tick| async move {
+        let mut worker = Worker::new(s.client().ticks(&name).duration(seconds(9)), |tick| async move {
             if tick.attempt() == 1 { std::future::pending().await } else { Ok(Outcome::success()) }
         });
         let first = worker.next().await;
@@ -228,7 +228,7 @@ pub const CASES: &[crate::Case] = &[
         let proxy = s.proxy();
         run_now(&s, &name);
         proxy.decide(json!(["drop", "pass"]));
-        let client = s.made(Client::builder().patience(seconds(1)), &proxy.target);
+        let client = s.made(Client::builder().patience(seconds(5)), &proxy.target);
         let mut worker = Worker::new(client.ticks(&name).duration(seconds(300)), |_| std::future::pending());
         assert_eq!(worker.next().await.attempt(), 1);
         assert_eq!(ticks(&s, &name, "state, attempts"), "running|1");

@@ -105,7 +105,7 @@ pub const CASES: &[crate::Case] = &[
     }),
     case!(all_are_lost_as_one, "grpc sql pooler", s => {
         let (client, site) = (s.client(), s.clone());
-        let result = s.of_both(&client).duration(seconds(3)).run(|all| async move {
+        let result = s.of_both(&client).duration(seconds(9)).run(|all| async move {
             until("renewals of both", || site.states("heartbeats > 0") == "t\nt").await;
             site.force();
             let lost = within_a_minute("the loss", all.lost()).await;
@@ -116,7 +116,7 @@ pub const CASES: &[crate::Case] = &[
         assert!(matches!(result, Err(Error::Lost(ref lost)) if lost.reason == Reason::Forced && lost.key == s.key), "{result:?}");
         assert_eq!(s.states("state, last_outcome"), "free|forced\nfree|failed");
         // Without run().
-        let all = s.of_both(&client).duration(seconds(3)).acquire().await.expect("the leases");
+        let all = s.of_both(&client).duration(seconds(9)).acquire().await.expect("the leases");
         s.force();
         assert_eq!(within_a_minute("the loss", all.run(std::future::pending::<()>())).await.expect_err("the loss").reason, Reason::Forced);
         drop(all);

@@ -59,7 +59,7 @@ pub const CASES: [&[crate::Case]; 2] = [AWAITING, blocking::CASES];
 const AWAITING: &[crate::Case] = &[
     case!(released_in_a_transaction, "grpc sql pooler", s => {
         let (done, client, mut db) = (s.call("running"), s.client(), s.application().await);
-        let lease = s.lease(&client).duration(seconds(6)).acquire().await.expect("the lease");
+        let lease = s.lease(&client).duration(seconds(12)).acquire().await.expect("the lease");
         let result: Result<(), Wrong> = lease.release_in(&mut db, Outcome::success(), async |tx| {
             tx.batch_execute(&done).await?;
             Err("the disk is full".into())
@@ -102,7 +102,7 @@ const AWAITING: &[crate::Case] = &[
     case!(acquired_in_a_transaction, "grpc sql pooler", s => {
         let (_, client, mut db) = (s.call("queued"), s.client(), s.application().await);
         let becomes = |state: &str| format!("update call set state = '{state}' where id = '{}'", s.key);
-        let lease = || s.lease(&client).duration(seconds(6)).owner("worker-1");
+        let lease = || s.lease(&client).duration(seconds(12)).owner("worker-1");
         let result = lease().acquire_in(&mut db, async |tx, lease| {
             tx.batch_execute(&becomes("running")).await?;
             assert!(lease.token() > 0 && lease.remaining().is_zero());
@@ -163,7 +163,7 @@ const AWAITING: &[crate::Case] = &[
     }),
     case!(unanswered_commit_of_a_release_is_looked_up, "grpc sql", s => {
         let (done, client) = (s.call("running"), s.client());
-        let lease = s.lease(&client).duration(seconds(6)).acquire().await.expect("the lease");
+        let lease = s.lease(&client).duration(seconds(12)).acquire().await.expect("the lease");
         let release = async |mode: &str| {
             let mut db = db(&s.cut_at_commit(mode)).await;
             lease.release_in(&mut db, Outcome::success(), async |tx| Ok::<_, Wrong>(tx.batch_execute(&done).await?)).await
@@ -181,7 +181,7 @@ const AWAITING: &[crate::Case] = &[
         let (done, client) = (s.call("queued"), s.client());
         let acquire = async |mode: &str| -> Result<Lease, Wrong> {
             let mut db = db(&s.cut_at_commit(mode)).await;
-            s.lease(&client).duration(seconds(6)).acquire_in(&mut db, async |tx, _| Ok(tx.batch_execute(&done).await?)).await
+            s.lease(&client).duration(seconds(12)).acquire_in(&mut db, async |tx, _| Ok(tx.batch_execute(&done).await?)).await
         };
         let unknown = leasehold_error(acquire("before").await.map(drop));
         assert!(matches!(&unknown, Error::UnknownOutcome { key, .. } if *key == s.key), "{unknown:?}");
@@ -204,8 +204,8 @@ const AWAITING: &[crate::Case] = &[
     }),
     case!(acquire_given_up_at_commit_leaves_nothing, "", s => {
         let (client, mut db, other) = (s.client(), s.application().await, s.application().await);
-        s.psql("create table slow (n integer);
-                create function await_lock() returns trigger language plpgsql as
+        s.psql("drop table if exists slow; create table slow (n integer);
+                create or replace function await_lock() returns trigger language plpgsql as
                 $$ begin perform pg_advisory_xact_lock(7420); return null; end $$;
                 create constraint trigger slow after insert on slow deferrable initially deferred for each row execute function await_lock()");
         other.batch_execute("select pg_advisory_lock(7420)").await.expect("the lock");

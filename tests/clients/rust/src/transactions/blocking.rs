@@ -40,7 +40,7 @@ pub const CASES: &[crate::Case] = &[
     case!(released_in_a_transaction, "grpc sql pooler", s => {
         away(s, |s, client, mut db| {
             let done = s.call("running");
-            let lease = client.acquire(client.lease("cases", &s.key).duration(seconds(6))).expect("the lease");
+            let lease = client.acquire(client.lease("cases", &s.key).duration(seconds(12))).expect("the lease");
             let result: Result<(), Wrong> = client.release_in(&lease, &mut db, Outcome::success(), |tx| {
                 tx.batch_execute(&done)?;
                 Err("the disk is full".into())
@@ -83,7 +83,7 @@ pub const CASES: &[crate::Case] = &[
     case!(acquired_in_a_transaction, "grpc sql pooler", s => {
         away(s, |s, client, mut db| {
             s.call("queued");
-            let wanted = || client.lease("cases", &s.key).duration(seconds(6)).owner("worker-1");
+            let wanted = || client.lease("cases", &s.key).duration(seconds(12)).owner("worker-1");
             let result = client.acquire_in(wanted(), &mut db, |tx, lease| {
                 tx.batch_execute(&s.becomes("running"))?;
                 assert!(lease.token() > 0 && lease.remaining().is_zero());
@@ -145,7 +145,7 @@ pub const CASES: &[crate::Case] = &[
     case!(unanswered_commit_of_a_release_is_looked_up, "grpc sql", s => {
         away(s, |s, client, _| {
             let done = s.call("running");
-            let lease = client.acquire(client.lease("cases", &s.key).duration(seconds(6))).expect("the lease");
+            let lease = client.acquire(client.lease("cases", &s.key).duration(seconds(12))).expect("the lease");
             let release = |mode: &str| {
                 let work = |tx: &mut Transaction<'_>| Ok::<_, Wrong>(tx.batch_execute(&done)?);
                 client.release_in(&lease, &mut db(&s.cut_at_commit(mode)), Outcome::success(), work)
@@ -165,7 +165,7 @@ pub const CASES: &[crate::Case] = &[
             s.call("queued");
             let acquire = |mode: &str| -> Result<Lease, Wrong> {
                 let work = |tx: &mut Transaction<'_>, _: &Lease| Ok(tx.batch_execute(&s.becomes("running"))?);
-                client.acquire_in(client.lease("cases", &s.key).duration(seconds(6)), &mut db(&s.cut_at_commit(mode)), work)
+                client.acquire_in(client.lease("cases", &s.key).duration(seconds(12)), &mut db(&s.cut_at_commit(mode)), work)
             };
             let unknown = leasehold_error(acquire("before").map(drop));
             assert!(matches!(&unknown, Error::UnknownOutcome { key, .. } if *key == s.key), "{unknown:?}");

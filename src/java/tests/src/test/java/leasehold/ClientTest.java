@@ -270,7 +270,7 @@ class ClientTest {
     @Test
     void what_was_given_up_ends_with_the_client() throws Exception {
         Pipe pipe = site.atEnd(new Pipe(site.url));
-        LeaseClient client = site.client(LeaseClient.builder(pipe.url()).patience(seconds(1)));
+        LeaseClient client = site.client(LeaseClient.builder(pipe.url()).patience(seconds(5)));
         site.lease(client).acquire().release(); // connects
         pipe.keepAnswers(true);
         var acquire = new Site.Later<>(() -> site.lease(client).duration(seconds(3600)).acquire());

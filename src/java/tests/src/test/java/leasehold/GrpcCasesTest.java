@@ -667,7 +667,7 @@ class GrpcCasesTest extends DirectCases {
         site.sql("select from leasehold.set_schedule('%s', 'every 365 d', starts_at => '2100-01-01Z'); select leasehold.run_schedule_now('%s')", name, name);
         Flaky proxy = way();
         proxy.decide("\"drop\", \"pass\"");
-        LeaseClient client = site.client(proxy.builder().patience(seconds(1)));
+        LeaseClient client = site.client(proxy.builder().patience(seconds(5)));
         var attempts = new LinkedBlockingQueue<Integer>();
         var worker = new Site.Later<>(() -> {
             client.ticks(name, request -> request.duration(seconds(300)), tick -> {

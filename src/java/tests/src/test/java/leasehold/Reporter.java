@@ -12,6 +12,12 @@ public class Reporter implements TestWatcher {
     static final String LIBRARIES = System.getProperty("leasehold.libraries", "");
 
     private static final Set<String> FAILED = ConcurrentHashMap.newKeySet();
+    private static final Set<String> METHODS = ConcurrentHashMap.newKeySet(); // of those
+
+    /** Whether this is a second try, which must not find what the first one left. */
+    static boolean isAgain(String method) {
+        return METHODS.contains(method);
+    }
 
     /** A case of cases.json, on one of its transports. */
     interface Case {
@@ -45,6 +51,9 @@ public class Reporter implements TestWatcher {
         String test = on.isPresent() && LIBRARIES.isEmpty() ? "case " + name + " on " + on.get() : "test java" + LIBRARIES + "-" + name
                 + on.map(each -> "-" + each).orElse(with);
         boolean isFirst = outcome.equals("failed") && FAILED.add(test);
+        if (isFirst) {
+            METHODS.add(name);
+        }
         System.out.println(test + " " + outcome + (isFirst ? " once" : ""));
     }
 }

@@ -42,7 +42,7 @@ final class Site implements AutoCloseable {
 
     Site(String on, String key) {
         this.on = on;
-        this.key = key + Reporter.LIBRARIES;
+        this.key = key + Reporter.LIBRARIES + (Reporter.isAgain(key) ? "-again" : "");
         url = System.getenv(on.equals("pooler") ? "LEASEHOLD_TEST_POOLER" : on.equals("grpc") ? "LEASEHOLD_TEST_DAEMONS"
                 : "LEASEHOLD_TEST_SQL" + Reporter.LIBRARIES.replace('-', '_'));
         direct = on.equals("pooler") ? System.getenv("LEASEHOLD_TEST_POOLED") : url;
@@ -221,7 +221,7 @@ final class Site implements AutoCloseable {
     }
 
     int beats() {
-        return Integer.parseInt(row("heartbeats"));
+        return Integer.parseInt("0" + row("heartbeats"));
     }
 
     /** Token and units of each holder. */

@@ -49,7 +49,7 @@ class SqlCasesTest extends DirectCases {
 
     @Override
     LeaseClient worker() {
-        String role = "worker_java" + Reporter.LIBRARIES.replace('-', '_');
+        String role = "worker_java_" + System.nanoTime(); // a second try has another
         site.sql("create role %1$s login in role leasehold_client; select from leasehold.access_grant('role:%1$s', 'secure', 'lease')", role);
         return site.client(LeaseClient.builder(site.url.replace("user=postgres", "user=" + role)));
     }
@@ -112,11 +112,14 @@ class SqlCasesTest extends DirectCases {
     @Test
     void reaping_calls_back() throws Exception {
         site.sql("select from leasehold.set_policy('reaped', reaper => 'external')");
-        site.sql("create table public.reaped_java (key text primary key)");
+        site.sql("drop table if exists public.reaped_java; create table public.reaped_java (key text primary key)");
         LeaseClient holder = site.client();
         for (String key : java.util.List.of("broken", "twice", "well")) {
-            holder.lease("reaped.java", key).owner("somebody").duration(seconds(1)).withoutRenewal().acquire();
+            holder.lease("reaped.java", key).owner("somebody").withoutRenewal().acquire();
         }
+        String earlier = java.util.stream.Stream.of("acquired_at", "heartbeat_at", "deadline", "check_at")
+                .map(each -> each + " = " + each + " - interval '1 h'").collect(java.util.stream.Collectors.joining(", "));
+        site.sql("update leasehold.scope set " + earlier + " where namespace = 'reaped.java'");
         Connection connection = site.connection();
         StaleLease.End end = lease -> {
             assertEquals("somebody", lease.owner());

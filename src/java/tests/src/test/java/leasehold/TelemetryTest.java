@@ -57,7 +57,8 @@ class TelemetryTest {
         telemetry("grpc", LeaseClient.builder(daemons), LeaseClient.builder(Daemons.at("127.0.0.1:1")));
         Set<String> acquires = Set.copyOf(spans.getFinishedSpanItems().stream().filter(each -> each.getName().equals("leasehold.acquire"))
                 .map(each -> "AcquireStream 00-" + each.getTraceId() + "-" + each.getSpanId()).toList());
-        List<String> streams = sent.stream().filter(each -> each.startsWith("AcquireStream")).map(each -> each.replaceFirst("-\\w\\w$", "")).toList();
+        // Each once, however often a slow answer makes the client ask.
+        List<String> streams = sent.stream().filter(each -> each.startsWith("AcquireStream")).map(each -> each.replaceFirst("-\\w\\w$", "")).distinct().toList();
         assertEquals(5, streams.size(), sent.toString());
         assertTrue(acquires.containsAll(streams), sent.toString());
         assertTrue(sent.contains("Heartbeat null"), sent.toString()); // those are of all leases
