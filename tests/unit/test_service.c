@@ -100,6 +100,7 @@ int main(void)
     srunner_add_suite(runner, shared_suite());
     srunner_add_suite(runner, health_suite());
     srunner_add_suite(runner, hold_suite());
+    srunner_add_suite(runner, hold_alive_suite());
     srunner_add_suite(runner, watch_suite());
     srunner_add_suite(runner, access_suite());
     srunner_add_suite(runner, access_lists_suite());

@@ -17,6 +17,7 @@ Suite *admin_suite(void);
 Suite *shared_suite(void);
 Suite *health_suite(void);
 Suite *hold_suite(void);
+Suite *hold_alive_suite(void);
 Suite *watch_suite(void);
 Suite *access_suite(void);
 Suite *access_lists_suite(void);
