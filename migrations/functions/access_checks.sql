@@ -45,8 +45,7 @@ $$;
 -- that thousands of rules cost a call nothing. Locks nothing.
 create or replace function leasehold_internal.session_may(p_right text, p_namespace text) returns boolean
 language plpgsql stable
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 declare
   v_rights constant text[] := case when p_right in ('read', 'lease') then array[p_right, 'admin'] else array[p_right] end;
@@ -89,8 +88,7 @@ $$;
 -- The namespaces in which the session has the right to read by a rule. Locks nothing.
 create or replace function leasehold_internal.read_by_session() returns text[]
 language plpgsql stable
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 declare
   v_principals constant text[] := leasehold_internal.session_principals();

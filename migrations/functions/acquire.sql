@@ -10,9 +10,7 @@ create or replace function leasehold.acquire(
 returns setof leasehold.lease
 language plpgsql
 security definer
--- What is read by its key is not scanned, however small the table was when the plan was made.
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -70,12 +68,7 @@ begin
       null;
     when 'denied' then
       raise exception 'access_denied: priority must be %', v_denied using errcode = 'LH007', detail = 'priority', hint = v_denied;
-    when 'invalid' then
-      raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-        using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-    when 'elsewhere' then
-      raise exception 'invalid_argument: %: %', v_problem.field, v_problem.bound
-        using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
+    {{acquire_invalid.text}}
     when 'frozen' then
       raise exception 'namespace_frozen: % gives no new leases for now', acquire.namespace using errcode = 'LH003';
     when 'quota' then

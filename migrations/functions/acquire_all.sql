@@ -82,12 +82,7 @@ begin
       end loop;
     when 'held', 'busy' then
       null;
-    when 'invalid' then
-      raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
-        using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
-    when 'elsewhere' then
-      raise exception 'invalid_argument: %: %', v_problem.field, v_problem.bound
-        using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
+    {{acquire_invalid.text}}
     when 'frozen' then
       raise exception 'namespace_frozen: % gives no new leases for now', acquire_all.namespaces[v_item] using errcode = 'LH003';
     when 'quota' then

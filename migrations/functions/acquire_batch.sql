@@ -22,8 +22,7 @@ create or replace function leasehold_internal.grant_new(
   p_wait_us bigint[], p_principals text[], p_rules leasehold.rules[], p_life_id bigint, p_has_room boolean, p_n integer[])
 returns leasehold_internal.acquired[]
 language plpgsql
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 set plan_cache_mode = force_generic_plan
 as $$
 declare
@@ -231,12 +230,7 @@ begin
       perform leasehold_internal.ensure_epoch();
     end if;
     if v_rules is null then
-      v_rules := array(
-        select r
-          from leasehold_internal.policies_of(array(
-                 select d.namespace
-                   from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
-                  where leasehold_internal.namespace_problem(d.namespace) is null)) r);
+      {{rules_of_items.text}}
     end if;
     -- Who wants to share a scope, or a minimum hold, is decided by acquire_general(), and whoever comes after it in the batch.
     if cardinality(array_remove(p_units, null)) > 0 or cardinality(array_remove(p_at_least_us, null)) > 0 then

@@ -37,12 +37,7 @@ declare
   v_reap_veto text;
 begin
   perform leasehold_internal.be_durable();
-  v_rules := array(
-    select r
-      from leasehold_internal.policies_of(array(
-             select d.namespace
-               from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
-              where leasehold_internal.namespace_problem(d.namespace) is null)) r);
+  {{rules_of_items.text}}
 
   -- The items, in the order of n, with what is wrong with them; their rows; and where there is no row, the lock of its slot, under which it is
   -- created, for an insert would wait for another session's uncommitted one.
@@ -435,19 +430,11 @@ begin
                            row_number() over (partition by v.namespace, v.key, v.outcome in ('queued', 'held')
                                               order by v.n) as place_in_scope
                       from unnest(v_work) v) u
-              left join lateral (
-                select o.ticket as own
-                  from leasehold.waiter o
-                 where u.outcome = 'queued' and o.lease_key = u.lease_key and (o.namespace, o.key) is not distinct from (u.namespace, u.key)
-                offset 0) q on true
+              {{own_ticket.text}}
              cross join lateral (
                select case when u.is_told and u.place_in_scope = 1
                            then leasehold_internal.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets offset 0) t) w
-      left join lateral (
-        select x as scope
-          from leasehold.scope x
-         where w.field is null and x.namespace = w.namespace and x.key = w.key
-        offset 0) s on true
+      {{item_scope.text}}
       left join lateral leasehold_internal.lease_facts(s.scope, w.rules, v_life, v_now) f on true
      order by w.n;
 end

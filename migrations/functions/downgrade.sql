@@ -12,8 +12,7 @@ returns table (
   {{answer.table}}, wake boolean)
 language plpgsql
 security definer
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -161,8 +160,7 @@ create or replace function leasehold.downgrade(namespace text, key text, lease_k
 returns setof leasehold.lease
 language plpgsql
 security definer
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 #variable_conflict use_column
 declare

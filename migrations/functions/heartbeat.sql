@@ -4,8 +4,7 @@
 create or replace function leasehold.heartbeat(namespace text, key text, lease_key uuid) returns timestamptz
 language plpgsql
 security definer
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 #variable_conflict use_column
 declare

@@ -51,13 +51,7 @@ begin
     end if;
     return;
   end if;
-  if exists (select from leasehold.registered_hook) then
-    v_careful := leasehold_internal.hooked(p_namespace, 'heartbeat');
-  end if;
-  if exists (select from leasehold.policy p where p.end_at_max_hold) then
-    v_careful := v_careful || leasehold_internal.ending_in(p_namespace);
-  end if;
-  select i.id, i.started_at into v_life_id, v_started_at from leasehold_internal.this_life() i;
+  {{careful.text}}
   -- Nothing that is set here is indexed: the update stays HOT.
   return query
     with renewed as (
@@ -112,13 +106,7 @@ begin
   -- Shared holders. Wherever one is looked for by its lease key, its state is <> 'ended': = 'held' would let the planner
   -- take the index of held ones by token, and read all holders of the scope for each.
   if cardinality(v_done) < cardinality(p_namespace) then
-    if exists (select from leasehold.registered_hook) then
-      v_careful := leasehold_internal.hooked(p_namespace, 'heartbeat');
-    end if;
-    if exists (select from leasehold.policy p where p.end_at_max_hold) then
-      v_careful := v_careful || leasehold_internal.ending_in(p_namespace);
-    end if;
-    select i.id, i.started_at into v_life_id, v_started_at from leasehold_internal.this_life() i;
+    {{careful.text}}
     with renewed as (
       update leasehold.share s
          set {{beat.set w}},

@@ -43,13 +43,7 @@ begin
          case when s.last_outcome = 'forced' then current_setting('leasehold.ended_by') end, s.principal,
          case when s.units > 0 then 'shared' else 'exclusive' end, coalesce(s.units, 0), s.slots
     from unnest(p_namespace, p_key, p_lease_key) as c (namespace, key, lease_key)
-   cross join lateral (
-     select x.* from leasehold.scope x where x.namespace = c.namespace and x.key = c.key and c.lease_key is null
-     union all
-     select o.*
-       from leasehold.share x
-      cross join lateral leasehold_internal.scope_of_share(x) o
-      where x.namespace = c.namespace and x.key = c.key and x.lease_key = c.lease_key) s
+   {{changed.text}}
    where c.namespace = any (v_kept) and s.state = 'free';
 end
 $$;

@@ -209,10 +209,7 @@ $$;
 create or replace function leasehold_internal.call_hook(p_function_name text, p_event leasehold.lease_event) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set enable_seqscan = on
-set enable_hashjoin = on
-set enable_mergejoin = on
-set plan_cache_mode = auto
+{{hooks.settings}}
 as $$
 begin
   perform leasehold_internal.check_hook(p_function_name, p_event.event);
@@ -371,8 +368,7 @@ create or replace function leasehold_internal.note_reap_failure(
   p_namespace text, p_key text, p_token bigint, p_error text, p_max_failures integer)
 returns leasehold.scope
 language plpgsql
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 declare
   v_now timestamptz := clock_timestamp();

@@ -6,8 +6,7 @@ create or replace function leasehold.join_queue(namespace text, key text, lease_
 returns table ("position" integer, channel text)
 language plpgsql
 security definer
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 #variable_conflict use_column
 declare

@@ -12,8 +12,7 @@ returns table (
   {{lease.table}}, lease_key uuid)
 language plpgsql
 security definer
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
@@ -129,8 +128,7 @@ returns table (
   {{lease.table}}, lease_key uuid)
 language plpgsql
 security definer
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 #variable_conflict use_column
 declare

@@ -15,8 +15,7 @@ returns table (
   heartbeats bigint, limit_us bigint)
 language plpgsql
 security definer
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -189,8 +188,7 @@ $$;
 create or replace function leasehold_internal.reap_stale_tidy(p_max integer) returns integer
 language plpgsql
 security definer
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 declare
   v_now timestamptz := clock_timestamp();

@@ -15,10 +15,7 @@ returns setof bigint
 language plpgsql
 security definer
 -- As hooks usually find them.
-set enable_seqscan = on
-set enable_hashjoin = on
-set enable_mergejoin = on
-set plan_cache_mode = auto
+{{hooks.settings}}
 set jit = off
 as $$
 declare

@@ -16,10 +16,7 @@ begin
   {{refused.text}}
   {{denied.text}}
   v_answer := leasehold_internal.release_one(namespace, key, lease_key, true, error);
-  if v_answer.outcome = 'rejected' then
-    raise exception 'hook_rejected: %', v_answer.message using errcode = 'LH005';
-  end if;
-  return v_answer.outcome = 'ok';
+  {{released.text}}
 end
 $$;
 comment on function leasehold.release_fail is

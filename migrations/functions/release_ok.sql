@@ -19,10 +19,7 @@ begin
   {{refused.text}}
   {{denied.text}}
   v_answer := leasehold_internal.release_one(namespace, key, lease_key, false, result::text);
-  if v_answer.outcome = 'rejected' then
-    raise exception 'hook_rejected: %', v_answer.message using errcode = 'LH005';
-  end if;
-  return v_answer.outcome = 'ok';
+  {{released.text}}
 end
 $$;
 comment on function leasehold.release_ok is
@@ -33,8 +30,7 @@ comment on function leasehold.release_ok is
 create or replace function leasehold_internal.release_one(
   p_namespace text, p_key text, p_lease_key uuid, p_failed boolean, p_value text, out outcome text, out message text)
 language plpgsql
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 begin
   begin
@@ -57,8 +53,7 @@ $$;
 -- which somebody may guard for long, it has none locked, so that the other holders come and go. Returns whether it holds the scope.
 create or replace function leasehold_internal.lock_share(p_namespace text, p_key text, p_lease_key uuid) returns boolean
 language plpgsql
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 begin
   if not exists (select from leasehold.share h

@@ -193,8 +193,7 @@ returns table (
   deadline timestamptz, acquired_at timestamptz, heartbeats bigint, heartbeat_at timestamptz, grace bigint, liveness text, mode text, next_in bigint)
 language plpgsql
 security definer
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 #variable_conflict use_column
 declare

@@ -109,26 +109,10 @@ begin
     return p_work;
   end if;
   if p_ends then
-    select array_agg(d.n), array_agg(d.holder)
-      into v_found, v_holders
-      from (select w.n, leasehold_internal.scope_of_share(h.share) as holder
-              from unnest(p_work) w
-             cross join lateral (
-               select x as share
-                 from leasehold.share x
-                where x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key and w.hold <> 'busy'
-                  and (w.scope).lease_key is distinct from w.lease_key
+    {{named_shares.text}}
                   for update skip locked) h) d;
   else
-    select array_agg(d.n), array_agg(d.holder)
-      into v_found, v_holders
-      from (select w.n, leasehold_internal.scope_of_share(h.share) as holder
-              from unnest(p_work) w
-             cross join lateral (
-               select x as share
-                 from leasehold.share x
-                where x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key and w.hold <> 'busy'
-                  and (w.scope).lease_key is distinct from w.lease_key
+    {{named_shares.text}}
                   for no key update skip locked) h) d;
   end if;
   return array(

@@ -272,21 +272,13 @@ begin
                            row_number() over (partition by v.namespace, v.key, v.outcome in ('queued', 'held')
                                               order by v.n) as place_in_scope
                       from unnest(p_work) v) u
-              left join lateral (
-                select o.ticket as own
-                  from leasehold.waiter o
-                 where u.outcome = 'queued' and o.lease_key = u.lease_key and (o.namespace, o.key) is not distinct from (u.namespace, u.key)
-                offset 0) q on true
+              {{own_ticket.text}}
              cross join lateral (
                select case when u.is_told and u.place_in_scope = 1
                            then leasehold_internal.live_tickets(u.namespace, u.key, p_live, p_now) end as tickets,
                       case when u.is_told and u.place_in_scope = 1
                            then leasehold_internal.shared_facts(u.namespace, u.key, u.rules, p_life, p_now) end as facts offset 0) t) w
-      left join lateral (
-        select x as scope
-          from leasehold.scope x
-         where w.field is null and x.namespace = w.namespace and x.key = w.key
-        offset 0) s on true
+      {{item_scope.text}}
       left join lateral (
         select leasehold_internal.scope_of_share(x) as scope
           from leasehold.share x

@@ -10,8 +10,7 @@ create or replace function leasehold_internal.claim_tick_as(
   p_name text, p_owner text, p_duration interval, p_lease_key uuid, p_labels jsonb, p_principal text)
 returns table (at timestamptz, attempt integer, token bigint, state text, message text, bound text)
 language plpgsql
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -47,12 +46,7 @@ begin
       v_outcome := 'ended';
     elsif v_known.at is not null then
       v_tick := v_known.at;
-      select a.* into v_answer
-        from leasehold_internal.acquire_tick(p_name, v_tick, p_owner, v_duration, p_lease_key, p_labels, p_principal) a;
-      v_outcome := v_answer.outcome;
-      v_token := v_answer.token;
-      v_message := v_answer.message;
-      v_bound := v_answer.bound;
+      {{tick_acquired.text}}
     else
       for v_try in 1 .. 10 loop
         select t.at into v_tick
@@ -76,12 +70,7 @@ begin
           limit 1
             for update of f skip locked;
         exit when not found;
-        select a.* into v_answer
-          from leasehold_internal.acquire_tick(p_name, v_tick, p_owner, v_duration, p_lease_key, p_labels, p_principal) a;
-        v_outcome := v_answer.outcome;
-        v_token := v_answer.token;
-        v_message := v_answer.message;
-        v_bound := v_answer.bound;
+        {{tick_acquired.text}}
         -- begin_tick() refuses what a pause or the deadline has overtaken. That is no objection.
         if v_outcome = 'rejected' and exists (select
                                                 from leasehold.tick t
@@ -157,8 +146,7 @@ create or replace function leasehold.claim_tick(
 returns table (at timestamptz, attempt integer, lease leasehold.lease)
 language plpgsql
 security definer
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -173,12 +161,7 @@ begin
   select c.* into v_answer
     from leasehold_internal.claim_tick_as(
            claim_tick.name, claim_tick.owner, claim_tick.duration, claim_tick.lease_key, claim_tick.labels, 'role:' || session_user) c;
-  {{claim_refused.text}}
-  if v_answer.token is null then
-    return;
-  end if;
-  at := v_answer.at;
-  attempt := v_answer.attempt;
+  {{claimed.text}}
   select l.* into lease from leasehold_internal.leases_of(claim_tick.name, leasehold_internal.tick_key(v_answer.at), v_answer.token) l;
   lease.lease_key := claim_tick.lease_key;
   return next;
@@ -195,8 +178,7 @@ returns table (at timestamptz, attempt integer, lease leasehold.lease)
 language plpgsql
 security definer
 set lock_timeout = '1s'
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 #variable_conflict use_column
 declare
@@ -206,12 +188,7 @@ begin
   perform set_config('leasehold.hooks', 'inline', true);
   select c.* into v_answer
     from leasehold_internal.claim_tick_as(p_name, p_owner, p_duration, p_lease_key, p_labels, leasehold_internal.principal_of_call(p_by)) c;
-  {{claim_refused.text}}
-  if v_answer.token is null then
-    return;
-  end if;
-  at := v_answer.at;
-  attempt := v_answer.attempt;
+  {{claimed.text}}
   select l.* into lease from leasehold_internal.leases_of(p_name, leasehold_internal.tick_key(v_answer.at), v_answer.token) l;
   lease.lease_key := p_lease_key;
   return next;
@@ -222,8 +199,7 @@ comment on function leasehold_internal.claim_tick_by is 'Claim the oldest tick o
 -- How long until a tick may be claimed, null where none will. Locks what make_ticks() does.
 create or replace function leasehold_internal.wait_for_tick(p_name text) returns interval
 language plpgsql
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 declare
   v_schedule leasehold.schedule;

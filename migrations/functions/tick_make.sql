@@ -53,8 +53,7 @@ $$;
 -- where even that is long the rest is left to the next pass.
 create or replace function leasehold_internal.make_ticks_of(p_schedule leasehold.schedule, p_now timestamptz) returns integer
 language plpgsql
-set enable_seqscan = off
-set jit = off
+{{few.settings}}
 as $$
 declare
   v_table constant leasehold_internal.timetable := leasehold_internal.read_expression(p_schedule.expression);

@@ -164,13 +164,7 @@ begin
            s.namespace, s.key, s.token, s.owner, s.principal, s.labels, s.duration, s.grace, s.acquired_at, s.deadline,
            s.heartbeats, s.heartbeat_at, case when s.units > 0 then 'shared' else 'exclusive' end as mode, coalesce(s.units, 0) as units, s.slots
       from unnest(p_namespace, p_key, p_lease_key) as c (namespace, key, lease_key)
-     cross join lateral (
-       select x.* from leasehold.scope x where x.namespace = c.namespace and x.key = c.key and c.lease_key is null
-       union all
-       select o.*
-         from leasehold.share x
-        cross join lateral leasehold_internal.scope_of_share(x) o
-        where x.namespace = c.namespace and x.key = c.key and x.lease_key = c.lease_key) s
+     {{changed.text}}
   ), watching as (
     select distinct n.namespace, w.coordinator
       from (select distinct c.namespace, string_to_array(c.namespace, '.') as segments from change c) n
