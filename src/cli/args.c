@@ -243,6 +243,23 @@ static size_t edit_distance(const char *a, const char *b)
     return row[b_size];
 }
 
+enum lh_status lh_check_word(const char *kind, const char *word, const char *const *words, size_t *index,
+                             struct lh_error *error)
+{
+    const char *near = lh_nearest(word, words);
+    char list[128] = "";
+
+    for (*index = 0; words[*index] != NULL; (*index)++) {
+        const char *before = *index == 0 ? "" : words[*index + 1] == NULL ? " or " : ", ";
+        size_t size = strlen(list);
+        if (strcmp(words[*index], word) == 0)
+            return LH_OK;
+        snprintf(list + size, sizeof(list) - size, "%s%s", before, words[*index]);
+    }
+    return lh_error_set(error, LH_INVALID_ARGUMENT, "unknown %s%s; use %s%s%s%s", kind, word, list,
+                        near != NULL ? "; did you mean " : "", near != NULL ? near : "", near != NULL ? "?" : "");
+}
+
 const char *lh_nearest(const char *word, const char *const *names)
 {
     const char *nearest = NULL;

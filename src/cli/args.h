@@ -60,4 +60,8 @@ const char *lh_args_next_value(const struct lh_args *args, const char *name, siz
 /* Returns the entry of `names` (ending in NULL) that `word` was most likely meant to be, or NULL when none is near. */
 const char *lh_nearest(const char *word, const char *const *names);
 
+/* Finds a word among `words` (ending in NULL). LH_INVALID_ARGUMENT: `error` lists them; `kind` is as in "right: ". */
+enum lh_status lh_check_word(const char *kind, const char *word, const char *const *words, size_t *index,
+                             struct lh_error *error);
+
 #endif

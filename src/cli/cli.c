@@ -165,9 +165,3 @@ bool lh_cli_configure(struct lh_cli *cli)
     }
     return configure_output(cli) && configure_endpoint(cli) && (!needs_server(cli) || configure_tls(cli));
 }
-
-void lh_cli_finish(struct lh_cli *cli)
-{
-    free(cli->database);
-    lh_args_finish(&cli->args);
-}

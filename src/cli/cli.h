@@ -31,6 +31,5 @@ struct lh_cli {
 /* Reads the global options and the environment. Returns false if an error was printed. Hides the database's password
    from ps. */
 bool lh_cli_configure(struct lh_cli *cli);
-void lh_cli_finish(struct lh_cli *cli);
 
 #endif

@@ -6,7 +6,6 @@
 #include "cli/error.h"
 #include "cli/server.h"
 #include "pg/values.h"
-#include "json/print.h"
 #include "json/row_message.h"
 
 static void on_notice(void *arg, const char *line)
@@ -92,27 +91,23 @@ enum lh_exit lh_database_rows(const struct lh_cli *cli, enum lh_database_use use
     return status;
 }
 
-const void *lh_admin_list(const struct lh_cli *cli, const char *method, ProtobufCMessage *request, const char *sql,
-                          struct lh_arena *arena, struct lh_reply *reply, enum lh_exit *status)
+const void *lh_admin_ask(const struct lh_cli *cli, const struct lh_admin_call *call, struct lh_arena *arena,
+                         struct lh_reply *reply, enum lh_exit *status)
 {
     const ProtobufCServiceDescriptor *service = &leasehold__v1__admin_service__descriptor;
-    const ProtobufCMessage *answer;
+    const ProtobufCMethodDescriptor *method = protobuf_c_service_descriptor_get_method_by_name(service, call->method);
     struct lh_rows rows = {0};
 
-    if (cli->uses_database) {
-        *status = lh_database_rows(cli, LH_DATABASE_READ, sql, NULL, 0, arena, &rows);
-        answer =
-            lh_rows_message(protobuf_c_service_descriptor_get_method_by_name(service, method)->output, &rows, arena);
-    } else {
-        *status = lh_server_list(cli, service, method, request, 0, reply);
-        answer = reply->message;
-    }
+    *reply = (struct lh_reply){0};
+    if (cli->uses_database)
+        *status = lh_database_rows(cli, call->use, call->sql, call->values, call->value_count, arena, &rows);
+    else if (call->use == LH_DATABASE_READ)
+        *status = lh_server_list(cli, service, call->method, call->request, 0, reply);
+    else
+        *status = lh_server_ask(cli, service, call->method, call->request, LH_NO_REPEAT, reply);
     if (*status != LH_EXIT_DONE)
         return NULL;
-    if (cli->output != LH_OUTPUT_JSON)
-        return answer;
-    lh_json_print(stdout, answer);
-    return NULL;
+    return cli->uses_database ? lh_rows_message(method->output, &rows, arena) : reply->message;
 }
 
 const char lh_lease_columns[] =

@@ -36,12 +36,20 @@ enum lh_exit lh_database_rows(const struct lh_cli *cli, enum lh_database_use use
                               struct lh_rows *rows);
 
 /*
- * Lists all that AdminService's `method` does: from the server, or with --database by `sql`, whose rows become the answer. Prints
- * it if the output is JSON. Returns the answer that is still to be printed, which lives until `reply` and the arena are
- * finished, or NULL; `status` is the exit status.
+ * Asks AdminService for a list, or for a change that a repetition would make twice: the server, or with --database `sql`,
+ * whose rows become the answer. Returns it; it lives until `reply` and the arena are finished. NULL: an error was printed,
+ * and `status` is the exit status.
  */
-const void *lh_admin_list(const struct lh_cli *cli, const char *method, ProtobufCMessage *request, const char *sql,
-                          struct lh_arena *arena, struct lh_reply *reply, enum lh_exit *status);
+struct lh_admin_call {
+    enum lh_database_use use; /* READ: a list */
+    const char *method;
+    ProtobufCMessage *request;
+    const char *sql;
+    const char *const *values;
+    size_t value_count;
+};
+const void *lh_admin_ask(const struct lh_cli *cli, const struct lh_admin_call *call, struct lh_arena *arena,
+                         struct lh_reply *reply, enum lh_exit *status);
 
 /* The columns of lh_lease_from_row, for a row of leasehold.lease called l. */
 extern const char lh_lease_columns[];

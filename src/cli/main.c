@@ -5,6 +5,7 @@
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,35 +53,12 @@ static enum lh_exit help(const struct lh_cli *cli)
     return LH_EXIT_DONE;
 }
 
-static bool is_verb(const struct lh_command *command, const char *word)
-{
-    for (size_t i = 0; command->verbs != NULL; i++) {
-        if (command->verbs[i] == NULL)
-            return false;
-        if (strcmp(command->verbs[i], word) == 0)
-            return true;
-    }
-    return true;
-}
-
-static enum lh_exit refuse_verb(const struct lh_command *command, const char *word)
-{
-    const char *near = lh_nearest(word, command->verbs);
-    char list[128] = "";
-
-    for (size_t i = 0; command->verbs[i] != NULL; i++) {
-        const char *before = i == 0 ? "" : command->verbs[i + 1] == NULL ? " or " : ", ";
-        size_t size = strlen(list);
-        snprintf(list + size, sizeof(list) - size, "%s%s", before, command->verbs[i]);
-    }
-    return lh_error_usage(command, "unknown subcommand: %s %s; use %s%s%s%s", command->name, word, list,
-                          near != NULL ? "; did you mean " : "", near != NULL ? near : "", near != NULL ? "?" : "");
-}
-
 static enum lh_exit run(struct lh_cli *cli)
 {
     const struct lh_command *command = cli->command;
-    size_t words = cli->args.word_count;
+    size_t words = cli->args.word_count, verb;
+    struct lh_error error = {0};
+    char kind[64];
 
     if (lh_args_has(&cli->args, "help"))
         return help(cli);
@@ -99,8 +77,10 @@ static enum lh_exit run(struct lh_cli *cli)
                               command->usage[0]);
     if (command->words_max >= 0 && words > (size_t)command->words_max)
         return lh_error_usage(command, "unexpected argument: %s", cli->args.words[command->words_max]);
-    if (words > 0 && !is_verb(command, cli->args.words[0]))
-        return refuse_verb(command, cli->args.words[0]);
+    snprintf(kind, sizeof(kind), "subcommand: %s ", command->name);
+    if (words > 0 && command->verbs != NULL &&
+        lh_check_word(kind, cli->args.words[0], command->verbs, &verb, &error) != LH_OK)
+        return lh_error_value(cli, &error);
     return lh_cli_configure(cli) ? command->run(cli) : LH_EXIT_USAGE;
 }
 
@@ -133,6 +113,7 @@ int main(int argc, char **argv)
         cli.command = lh_command_find(cli.args.command);
     status = is_understood ? run(&cli) : refuse(&cli, &error);
     status = lh_flush(status);
-    lh_cli_finish(&cli);
+    free(cli.database);
+    lh_args_finish(&cli.args);
     return (int)status;
 }

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "cli/arguments.h"
 #include "cli/error.h"
+#include "json/print.h"
 
 /* Could this be an address at all? What it resolves to is another question, whose answer may differ in a moment. */
 static bool looks_like_address(const char *text)
@@ -140,6 +141,13 @@ enum lh_exit lh_server_list(const struct lh_cli *cli, const ProtobufCServiceDesc
     *page_token = first;
     lh_server_close(&server);
     return status;
+}
+
+bool lh_print_json(const struct lh_cli *cli, const void *answer)
+{
+    if (cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, answer);
+    return cli->output == LH_OUTPUT_JSON;
 }
 
 enum lh_exit lh_server_open_lease(struct lh_server_lease *lease, const struct lh_cli *cli)

@@ -48,6 +48,9 @@ enum lh_exit lh_server_ask(const struct lh_cli *cli, const ProtobufCServiceDescr
 enum lh_exit lh_server_list(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
                             ProtobufCMessage *request, size_t max, struct lh_reply *reply);
 
+/* Prints the answer of a call if the output is JSON. Returns false if it is to be printed as text. */
+bool lh_print_json(const struct lh_cli *cli, const void *answer);
+
 /*
  * The lease that NAMESPACE KEY [LEASE_KEY] name, and the server: for a command that calls lh_by_key_ functions until
  * --timeout has passed. Not DONE: an error was printed. Close it in any case; leave it in place until then.

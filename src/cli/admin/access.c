@@ -13,7 +13,6 @@
 #include "cli/lease_text.h"
 #include "cli/server.h"
 #include "pg/values.h"
-#include "json/print.h"
 #include "json/row_message.h"
 
 /* --- the words of rights --- */
@@ -26,28 +25,16 @@ static const char *const right_names[RIGHTS + 1] = {
     [LEASEHOLD__V1__RIGHT__RIGHT_ADMIN] = "admin",
 };
 
-static enum lh_status parse_right(const char *word, Leasehold__V1__Right *right, struct lh_error *error)
-{
-    const char *near;
-
-    for (int i = 1; i < RIGHTS; i++)
-        if (strcmp(right_names[i], word) == 0) {
-            *right = (Leasehold__V1__Right)i;
-            return LH_OK;
-        }
-    near = lh_nearest(word, right_names + 1);
-    return lh_error_set(error, LH_INVALID_ARGUMENT, "unknown right: %s; use read, lease, guard or admin%s%s%s", word,
-                        near != NULL ? "; did you mean " : "", near != NULL ? near : "", near != NULL ? "?" : "");
-}
-
 static enum lh_status parse_rights(const char *const *words, size_t count, Leasehold__V1__Right *rights,
                                    struct lh_error *error)
 {
-    enum lh_status status = LH_OK;
-
-    for (size_t i = 0; i < count && status == LH_OK; i++)
-        status = parse_right(words[i], &rights[i], error);
-    return status;
+    for (size_t i = 0; i < count; i++) {
+        size_t at;
+        if (lh_check_word("right: ", words[i], right_names + 1, &at, error) != LH_OK)
+            return LH_INVALID_ARGUMENT;
+        rights[i] = (Leasehold__V1__Right)(at + 1);
+    }
+    return LH_OK;
 }
 
 static char *rights_text(const Leasehold__V1__Right *rights, size_t count)
@@ -119,6 +106,10 @@ static void print_rules(const Leasehold__V1__ListAccessResponse *response)
 {
     struct lh_grid table = {.columns = 5};
 
+    if (response->n_rules == 0) {
+        fprintf(stderr, "no rules\n");
+        return;
+    }
     lh_grid_texts(&table, "PRINCIPAL", "NAMESPACE", "RIGHTS", "CREATED", "BY", NULL);
     for (size_t i = 0; i < response->n_rules; i++) {
         const Leasehold__V1__AccessRule *rule = response->rules[i];
@@ -142,16 +133,16 @@ static enum lh_exit list(struct access_command *command)
 {
     Leasehold__V1__ListAccessRequest request = LEASEHOLD__V1__LIST_ACCESS_REQUEST__INIT;
     const Leasehold__V1__ListAccessResponse *response;
-    struct lh_reply reply = {0};
+    struct lh_reply reply;
     enum lh_exit status;
 
     request.page_size = PAGE_SIZE;
-    response = lh_admin_list(command->cli, "ListAccess", &request.base, RULES " order by r.principal, r.namespace",
-                             &command->arena, &reply, &status);
-    if (response != NULL && response->n_rules > 0)
+    response = lh_admin_ask(command->cli,
+                            &(struct lh_admin_call){LH_DATABASE_READ, "ListAccess", &request.base,
+                                                    .sql = RULES " order by r.principal, r.namespace"},
+                            &command->arena, &reply, &status);
+    if (response != NULL && !lh_print_json(command->cli, response))
         print_rules(response);
-    else if (response != NULL)
-        fprintf(stderr, "no rules\n");
     lh_reply_finish(&reply);
     return status;
 }
@@ -204,9 +195,7 @@ static enum lh_exit change(struct access_command *command, bool is_grant)
                                LH_REPEAT, &reply);
         response = (Leasehold__V1__GrantAccessResponse *)reply.message;
     }
-    if (status == LH_EXIT_DONE && command->cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (status == LH_EXIT_DONE)
+    if (status == LH_EXIT_DONE && !lh_print_json(command->cli, response))
         print_rule(command, response->rule);
     lh_reply_finish(&reply);
     return status;

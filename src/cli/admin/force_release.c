@@ -10,7 +10,6 @@
 #include "cli/lease_text.h"
 #include "cli/server.h"
 #include "pg/values.h"
-#include "json/print.h"
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
 
@@ -31,9 +30,9 @@ static void print_line(const struct lh_cli *cli, const Leasehold__V1__Lease *lea
 /* No lease: the scope was not held, and its rest was ended. */
 static void print_ended(const struct lh_cli *cli, const Leasehold__V1__ForceReleaseResponse *response)
 {
-    if (cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (response->n_leases == 0) /* also an older server's answer, which has `lease` alone */
+    if (lh_print_json(cli, response))
+        return;
+    if (response->n_leases == 0) /* also an older server's answer, which has `lease` alone */
         print_line(cli, response->lease);
     else
         for (size_t i = 0; i < response->n_leases; i++)

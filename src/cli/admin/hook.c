@@ -155,33 +155,21 @@ static enum lh_exit remove_hook(struct hook_command *hook)
 
 /* --- the words --- */
 
-static bool is_event(const char *word)
-{
-    for (size_t i = 0; events[i] != NULL; i++)
-        if (strcmp(events[i], word) == 0)
-            return true;
-    return false;
-}
-
 static enum lh_exit check_arguments(struct hook_command *hook, bool is_list)
 {
     const struct lh_args *args = &hook->cli->args;
     const struct lh_command *command = hook->cli->command;
     struct lh_error error = {0};
+    size_t at;
 
     if (is_list && args->word_count > 2)
         return lh_error_usage(command, "unexpected argument: %s", args->words[2]);
     if (!is_list && args->word_count < 4)
         return lh_error_usage(command, "missing argument; usage: leasehold hook %s NAMESPACE EVENT FUNCTION",
                               args->words[0]);
-    if (hook->ns != NULL && lh_check_namespace_or_root(hook->ns, &error) != LH_OK)
+    if ((hook->ns != NULL && lh_check_namespace_or_root(hook->ns, &error) != LH_OK) ||
+        (!is_list && lh_check_word("event: ", hook->event, events, &at, &error) != LH_OK))
         return lh_error_value(hook->cli, &error);
-    if (!is_list && !is_event(hook->event)) {
-        const char *near = lh_nearest(hook->event, events);
-        return lh_error_usage(
-            command, "unknown event: %s; use acquire, heartbeat, release_ok, release_fail or reap%s%s%s", hook->event,
-            near != NULL ? "; did you mean " : "", near != NULL ? near : "", near != NULL ? "?" : "");
-    }
     return LH_EXIT_DONE;
 }
 

@@ -14,7 +14,6 @@
 #include "cli/server.h"
 #include "pg/values.h"
 #include "json/policy_setting.h"
-#include "json/print.h"
 #include "json/row_message.h"
 
 /* --- without a daemon --- */
@@ -43,12 +42,6 @@ static enum lh_exit ask_database(const struct lh_cli *cli, enum lh_database_use 
         if (lh_policy_has(response->effective, lh_policy_setting(response->source[i]->key)))
             response->source[response->n_source++] = response->source[i];
     return status;
-}
-
-static enum lh_exit database_get(const struct lh_cli *cli, const char *ns, struct lh_arena *arena,
-                                 Leasehold__V1__GetPolicyResponse *response)
-{
-    return ask_database(cli, LH_DATABASE_READ, COLUMNS "policy_get($1) p", &ns, 1, arena, response);
 }
 
 static enum lh_exit database_set(const struct lh_cli *cli, const char *ns, const Leasehold__V1__Policy *policy,
@@ -164,7 +157,8 @@ static enum lh_exit get(struct policy_command *command, struct lh_reply *reply,
 
     request.namespace_ = &command->segments.message;
     if (command->cli->uses_database)
-        status = database_get(command->cli, command->ns, &command->arena, made);
+        status = ask_database(command->cli, LH_DATABASE_READ, COLUMNS "policy_get($1) p", &command->ns, 1,
+                              &command->arena, made);
     else
         status = lh_server_ask(command->cli, SERVICE, "GetPolicy", &request.base, LH_REPEAT, reply);
     *response = reply->message != NULL ? (const Leasehold__V1__GetPolicyResponse *)reply->message : made;
@@ -177,9 +171,7 @@ static enum lh_exit show(struct policy_command *command)
     struct lh_reply reply = {0};
     enum lh_exit status = get(command, &reply, &response);
 
-    if (status == LH_EXIT_DONE && command->cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (status == LH_EXIT_DONE && response->effective != NULL)
+    if (status == LH_EXIT_DONE && !lh_print_json(command->cli, response) && response->effective != NULL)
         print_effective(response);
     lh_reply_finish(&reply);
     return status;
@@ -195,10 +187,12 @@ static enum lh_exit list(struct policy_command *command)
     enum lh_exit status;
 
     request.page_size = PAGE_SIZE;
-    response = lh_admin_list(command->cli, "ListPolicies", &request.base,
-                             "select p.* from leasehold_internal.policy_list(2147483647, null) p", &command->arena,
-                             &reply, &status);
-    if (response != NULL)
+    response = lh_admin_ask(
+        command->cli,
+        &(struct lh_admin_call){LH_DATABASE_READ, "ListPolicies", &request.base,
+                                .sql = "select p.* from leasehold_internal.policy_list(2147483647, null) p"},
+        &command->arena, &reply, &status);
+    if (response != NULL && !lh_print_json(command->cli, response))
         print_policies(response);
     lh_reply_finish(&reply);
     return status;
@@ -209,10 +203,8 @@ static enum lh_exit list(struct policy_command *command)
 static void print_set(const struct policy_command *command, const Leasehold__V1__SetPolicyResponse *response,
                       const Google__Protobuf__FieldMask *mask)
 {
-    if (command->cli->output == LH_OUTPUT_JSON) {
-        lh_json_print(stdout, &response->base);
+    if (lh_print_json(command->cli, response))
         return;
-    }
     for (size_t i = 0; i < mask->n_paths && response->effective != NULL; i++) {
         const ProtobufCFieldDescriptor *field = lh_policy_field(mask->paths[i], NULL);
         char *value = field != NULL ? lh_policy_text(response->effective, field) : NULL;

@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
+#include "cli/server.h"
 #include "json/print.h"
 
 #define PAGE_SIZE 1000
@@ -54,10 +55,15 @@ static void add_time_row(struct lh_grid *card, const char *name, const Google__P
     lh_grid_row(card, name, "%s", text);
 }
 
-static void print_schedules(const Leasehold__V1__ListSchedulesResponse *response)
+static void print_schedules(const struct lh_cli *cli, const void *answer)
 {
+    const Leasehold__V1__ListSchedulesResponse *response = answer;
     struct lh_grid table = {.columns = 8, .right = 0xe0u};
 
+    if (response->n_schedules == 0) {
+        fprintf(stderr, "no schedules\n");
+        return;
+    }
     lh_grid_texts(&table, "NAME", "EXPRESSION", "ZONE", "NEXT", "LAST DONE", "RUNNING", "MISSED", "DEAD", NULL);
     for (size_t i = 0; i < response->n_schedules; i++) {
         const Leasehold__V1__Schedule *schedule = response->schedules[i];
@@ -149,8 +155,9 @@ static void add_tick(struct lh_grid *table, const Leasehold__V1__Tick *tick)
     free(note);
 }
 
-static void print_shown(const Leasehold__V1__GetScheduleResponse *response)
+static void print_shown(const struct lh_cli *cli, const void *answer)
 {
+    const Leasehold__V1__GetScheduleResponse *response = answer;
     struct lh_grid table = {.columns = 7, .right = 0x0cu};
 
     print_settings(response->schedule);
@@ -173,6 +180,22 @@ static void print_shown(const Leasehold__V1__GetScheduleResponse *response)
     for (size_t i = 0; i < response->n_ticks; i++)
         add_tick(&table, response->ticks[i]);
     lh_grid_print(&table, stdout);
+}
+
+/* --- calls --- */
+
+/* Prints the answer by `print`, or as JSON. */
+static enum lh_exit ask(const struct lh_cli *cli, ProtobufCMessage *request, struct lh_arena *arena,
+                        void (*print)(const struct lh_cli *cli, const void *answer))
+{
+    struct lh_reply reply;
+    enum lh_exit status;
+    const void *answer = lh_schedule_call(cli, request, arena, &reply, &status);
+
+    if (answer != NULL && !lh_print_json(cli, answer))
+        print(cli, answer);
+    lh_reply_finish(&reply);
+    return status;
 }
 
 /* --- add, list, show --- */
@@ -203,11 +226,9 @@ static enum lh_exit list(struct lh_cli *cli)
 {
     Leasehold__V1__ListSchedulesRequest request = LEASEHOLD__V1__LIST_SCHEDULES_REQUEST__INIT;
     const char *ns = cli->args.word_count > 1 ? cli->args.words[1] : "";
-    Leasehold__V1__ListSchedulesResponse *response;
     struct lh_segments segments = {.count = 0};
     struct lh_arena arena = {0};
     struct lh_error error = {0};
-    struct lh_reply reply;
     enum lh_exit status;
 
     if (lh_check_namespace_or_root(ns, &error) != LH_OK)
@@ -217,14 +238,7 @@ static enum lh_exit list(struct lh_cli *cli)
     request.n_namespace_ = segments.count;
     request.include_children = true;
     request.page_size = PAGE_SIZE;
-    response = lh_schedule_call(cli, &request.base, &arena, &reply, &status);
-    if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (status == LH_EXIT_DONE && response->n_schedules > 0)
-        print_schedules(response);
-    else if (status == LH_EXIT_DONE)
-        fprintf(stderr, "no schedules\n");
-    lh_reply_finish(&reply);
+    status = ask(cli, &request.base, &arena, print_schedules);
     lh_arena_finish(&arena);
     lh_segments_finish(&segments);
     return status;
@@ -233,62 +247,47 @@ static enum lh_exit list(struct lh_cli *cli)
 static enum lh_exit show(struct lh_cli *cli, Leasehold__V1__Namespace *name, struct lh_arena *arena)
 {
     Leasehold__V1__GetScheduleRequest request = LEASEHOLD__V1__GET_SCHEDULE_REQUEST__INIT;
-    const Leasehold__V1__GetScheduleResponse *response;
     struct lh_error error = {0};
-    struct lh_reply reply;
-    enum lh_exit status;
 
     if (lh_schedule_take_count(&cli->args, "next", &request.next, &error) != LH_OK ||
         lh_schedule_take_count(&cli->args, "last", &request.last, &error) != LH_OK)
         return lh_error_value(cli, &error);
     request.namespace_ = name;
-    response = lh_schedule_call(cli, &request.base, arena, &reply, &status);
-    if (response != NULL && cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (response != NULL)
-        print_shown(response);
-    lh_reply_finish(&reply);
-    return status;
+    return ask(cli, &request.base, arena, print_shown);
 }
 
 /* --- pause, resume, run-now, remove --- */
 
+static void print_paused(const struct lh_cli *cli, const void *answer)
+{
+    printf("%s is %s\n", cli->args.words[1], strcmp(cli->args.words[0], "pause") == 0 ? "paused" : "resumed");
+}
+
 static enum lh_exit pause_or_resume(struct lh_cli *cli, Leasehold__V1__Namespace *name, struct lh_arena *arena)
 {
     Leasehold__V1__PauseScheduleRequest request = LEASEHOLD__V1__PAUSE_SCHEDULE_REQUEST__INIT;
-    const Leasehold__V1__PauseScheduleResponse *response;
-    struct lh_reply reply;
-    enum lh_exit status;
 
     request.namespace_ = name;
     request.paused = strcmp(cli->args.words[0], "pause") == 0;
-    response = lh_schedule_call(cli, &request.base, arena, &reply, &status);
-    if (response != NULL && cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (response != NULL)
-        printf("%s is %s\n", cli->args.words[1], request.paused ? "paused" : "resumed");
-    lh_reply_finish(&reply);
-    return status;
+    return ask(cli, &request.base, arena, print_paused);
+}
+
+static void print_due(const struct lh_cli *cli, const void *answer)
+{
+    const Google__Protobuf__Timestamp *due = ((const Leasehold__V1__RunScheduleNowResponse *)answer)->at;
+    char at[LH_JSON_TIME_BYTES] = "";
+
+    if (due != NULL)
+        lh_json_timestamp(due->seconds, due->nanos, at);
+    printf("%s is due at %s\n", cli->args.words[1], at);
 }
 
 static enum lh_exit run_now(struct lh_cli *cli, Leasehold__V1__Namespace *name, struct lh_arena *arena)
 {
     Leasehold__V1__RunScheduleNowRequest request = LEASEHOLD__V1__RUN_SCHEDULE_NOW_REQUEST__INIT;
-    const Leasehold__V1__RunScheduleNowResponse *response;
-    char at[LH_JSON_TIME_BYTES] = "";
-    struct lh_reply reply;
-    enum lh_exit status;
 
     request.namespace_ = name;
-    response = lh_schedule_call(cli, &request.base, arena, &reply, &status);
-    if (response != NULL && response->at != NULL)
-        lh_json_timestamp(response->at->seconds, response->at->nanos, at);
-    if (response != NULL && cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (response != NULL)
-        printf("%s is due at %s\n", cli->args.words[1], at);
-    lh_reply_finish(&reply);
-    return status;
+    return ask(cli, &request.base, arena, print_due);
 }
 
 static enum lh_exit remove_schedule(struct lh_cli *cli, Leasehold__V1__Namespace *name, struct lh_arena *arena)
@@ -300,9 +299,7 @@ static enum lh_exit remove_schedule(struct lh_cli *cli, Leasehold__V1__Namespace
 
     request.namespace_ = name;
     response = lh_schedule_call(cli, &request.base, arena, &reply, &status);
-    if (response != NULL && cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (response != NULL && response->removed)
+    if (response != NULL && !lh_print_json(cli, response) && response->removed)
         printf("%s is removed\n", cli->args.words[1]);
     if (response != NULL && !response->removed)
         status = lh_error_print("there is no schedule %s", cli->args.words[1]);

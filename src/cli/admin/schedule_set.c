@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "cli/arguments.h"
 #include "cli/error.h"
+#include "cli/server.h"
 #include "json/print.h"
 
 enum lh_status lh_schedule_take_count(const struct lh_args *args, const char *option, int32_t *value,
@@ -129,9 +130,7 @@ enum lh_exit lh_schedule_set(const struct lh_cli *cli, const char *name, const c
         schedule.time_zone = (char *)(uintptr_t)time_zone;
     request.schedule = &schedule;
     response = lh_schedule_call(cli, &request.base, &arena, &reply, &status);
-    if (response != NULL && response->schedule != NULL && cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->schedule->base);
-    else if (response != NULL && response->schedule != NULL) {
+    if (response != NULL && response->schedule != NULL && !lh_print_json(cli, response->schedule)) {
         char next[LH_JSON_TIME_BYTES] = "never";
         if (response->schedule->next_at != NULL)
             lh_json_timestamp(response->schedule->next_at->seconds, response->schedule->next_at->nanos, next);

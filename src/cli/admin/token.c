@@ -12,43 +12,7 @@
 #include "cli/error.h"
 #include "cli/print.h"
 #include "cli/server.h"
-#include "pg/values.h"
-#include "json/print.h"
-#include "json/row_message.h"
 
-/* --- without a daemon --- */
-
-static enum lh_exit database_create(const struct lh_cli *cli, const char *name, int64_t expires_us,
-                                    struct lh_arena *arena, Leasehold__V1__CreateTokenResponse **response)
-{
-    static const char sql[] =
-        "select t.token, t.id, (extract(epoch from t.expires_at) * 1000000)::bigint as expires_at_us"
-        "  from leasehold.token_create($1, $2::bigint * interval '1 us') t";
-    char expires[24];
-    const char *const values[] = {name, expires_us > 0 ? expires : NULL};
-    struct lh_rows rows = {0};
-    enum lh_exit status;
-
-    snprintf(expires, sizeof(expires), "%lld", (long long)expires_us);
-    status = lh_database_rows(cli, LH_DATABASE_WRITE, sql, values, 2, arena, &rows);
-    *response = lh_rows_message(&leasehold__v1__create_token_response__descriptor, &rows, arena);
-    return status;
-}
-
-static enum lh_exit database_revoke(const struct lh_cli *cli, const char *name_or_id, struct lh_arena *arena,
-                                    Leasehold__V1__RevokeTokenResponse **response)
-{
-    struct lh_rows rows = {0};
-    enum lh_exit status = lh_database_rows(cli, LH_DATABASE_WRITE, "select leasehold.token_revoke($1) as revoked",
-                                           &name_or_id, 1, arena, &rows);
-
-    *response = lh_rows_message(&leasehold__v1__revoke_token_response__descriptor, &rows, arena);
-    return status;
-}
-
-/* --- the command --- */
-
-#define SERVICE (&leasehold__v1__admin_service__descriptor)
 #define PAGE_SIZE 1000
 
 /* --- create --- */
@@ -66,30 +30,30 @@ static void print_created(const char *name, const Leasehold__V1__CreateTokenResp
 
 static enum lh_exit create(struct lh_cli *cli, const char *name, struct lh_arena *arena)
 {
+    static const char sql[] =
+        "select t.token, t.id, (extract(epoch from t.expires_at) * 1000000)::bigint as expires_at_us"
+        "  from leasehold.token_create($1, $2::bigint * interval '1 us') t";
     Leasehold__V1__CreateTokenRequest request = LEASEHOLD__V1__CREATE_TOKEN_REQUEST__INIT;
-    Leasehold__V1__CreateTokenResponse *response;
+    const Leasehold__V1__CreateTokenResponse *response;
     Google__Protobuf__Duration duration;
     const char *expires = lh_args_value(&cli->args, "expires");
+    char us[24];
+    const char *const values[] = {name, expires != NULL ? us : NULL};
     struct lh_error error = {0};
-    struct lh_reply reply = {0};
+    struct lh_reply reply;
     int64_t expires_us = 0;
     enum lh_exit status;
 
     if (expires != NULL && lh_check_duration("expires", expires, 1, &expires_us, &error) != LH_OK)
         return lh_error_value(cli, &error);
+    snprintf(us, sizeof(us), "%" PRId64, expires_us);
     duration = lh_duration_message(expires_us);
     request.name = (char *)(uintptr_t)name;
-    request.expires = expires_us > 0 ? &duration : NULL;
-    if (cli->uses_database) {
-        status = database_create(cli, name, expires_us, arena, &response);
-    } else {
-        /* A second token would do no good: never repeated. */
-        status = lh_server_ask(cli, SERVICE, "CreateToken", &request.base, LH_NO_REPEAT, &reply);
-        response = (Leasehold__V1__CreateTokenResponse *)reply.message;
-    }
-    if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (status == LH_EXIT_DONE)
+    request.expires = expires != NULL ? &duration : NULL;
+    response =
+        lh_admin_ask(cli, &(struct lh_admin_call){LH_DATABASE_WRITE, "CreateToken", &request.base, sql, values, 2},
+                     arena, &reply, &status);
+    if (response != NULL && !lh_print_json(cli, response))
         print_created(name, response);
     lh_reply_finish(&reply);
     return status;
@@ -110,6 +74,10 @@ static void print_tokens(const Leasehold__V1__ListTokensResponse *response)
 {
     struct lh_grid table = {.columns = 5};
 
+    if (response->n_tokens == 0) {
+        fprintf(stderr, "no tokens\n");
+        return;
+    }
     lh_grid_texts(&table, "ID", "NAME", "CREATED", "EXPIRES", "LAST USED", NULL);
     for (size_t i = 0; i < response->n_tokens; i++) {
         const Leasehold__V1__AccessToken *token = response->tokens[i];
@@ -131,15 +99,14 @@ static enum lh_exit list(struct lh_cli *cli, struct lh_arena *arena)
                               " order by t.name, t.id collate \"C\"";
     Leasehold__V1__ListTokensRequest request = LEASEHOLD__V1__LIST_TOKENS_REQUEST__INIT;
     const Leasehold__V1__ListTokensResponse *response;
-    struct lh_reply reply = {0};
+    struct lh_reply reply;
     enum lh_exit status;
 
     request.page_size = PAGE_SIZE;
-    response = lh_admin_list(cli, "ListTokens", &request.base, sql, arena, &reply, &status);
-    if (response != NULL && response->n_tokens > 0)
+    response = lh_admin_ask(cli, &(struct lh_admin_call){LH_DATABASE_READ, "ListTokens", &request.base, .sql = sql},
+                            arena, &reply, &status);
+    if (response != NULL && !lh_print_json(cli, response))
         print_tokens(response);
-    else if (response != NULL)
-        fprintf(stderr, "no tokens\n");
     lh_reply_finish(&reply);
     return status;
 }
@@ -149,24 +116,19 @@ static enum lh_exit list(struct lh_cli *cli, struct lh_arena *arena)
 static enum lh_exit revoke(struct lh_cli *cli, const char *name_or_id, struct lh_arena *arena)
 {
     Leasehold__V1__RevokeTokenRequest request = LEASEHOLD__V1__REVOKE_TOKEN_REQUEST__INIT;
-    Leasehold__V1__RevokeTokenResponse *response;
-    struct lh_reply reply = {0};
+    const Leasehold__V1__RevokeTokenResponse *response;
+    struct lh_reply reply;
     enum lh_exit status;
 
     request.name_or_id = (char *)(uintptr_t)name_or_id;
-    if (cli->uses_database) {
-        status = database_revoke(cli, name_or_id, arena, &response);
-    } else {
-        status = lh_server_ask(cli, SERVICE, "RevokeToken", &request.base, LH_NO_REPEAT, &reply);
-        response = (Leasehold__V1__RevokeTokenResponse *)reply.message;
-    }
-    if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (status == LH_EXIT_DONE && response->revoked > 0)
+    response = lh_admin_ask(cli,
+                            &(struct lh_admin_call){LH_DATABASE_WRITE, "RevokeToken", &request.base,
+                                                    "select leasehold.token_revoke($1) as revoked", &name_or_id, 1},
+                            arena, &reply, &status);
+    if (response != NULL && !lh_print_json(cli, response) && response->revoked > 0)
         printf("%" PRId64 " token%s revoked\n", response->revoked, response->revoked == 1 ? "" : "s");
-    if (status == LH_EXIT_DONE && response->revoked == 0) {
+    if (response != NULL && response->revoked == 0)
         status = lh_error_print("no token has the name or the ID %s", name_or_id);
-    }
     lh_reply_finish(&reply);
     return status;
 }

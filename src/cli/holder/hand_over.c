@@ -9,7 +9,6 @@
 #include "cli/lease_text.h"
 #include "cli/print.h"
 #include "cli/server.h"
-#include "json/print.h"
 
 #define SERVICE (&leasehold__v1__lease_service__descriptor)
 
@@ -39,10 +38,8 @@ static void print_holder(const Leasehold__V1__Lease *lease)
 
 static void print_asked(const struct lh_cli *cli, const Leasehold__V1__AskHandOverResponse *response)
 {
-    if (cli->output == LH_OUTPUT_JSON) {
-        lh_json_print(stdout, &response->base);
+    if (lh_print_json(cli, response))
         return;
-    }
     for (size_t i = 0; i < response->n_holders; i++)
         print_holder(response->holders[i]);
 }
@@ -128,9 +125,7 @@ static enum lh_exit run_refuse(struct lh_cli *cli)
     request.lease = &lease;
     request.reason = (char *)(uintptr_t)reason;
     status = lh_server_ask(cli, SERVICE, "RefuseHandOver", &request.base, LH_REPEAT, &reply);
-    if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, reply.message);
-    else if (status == LH_EXIT_DONE)
+    if (status == LH_EXIT_DONE && !lh_print_json(cli, reply.message))
         puts("refused");
     lh_reply_finish(&reply);
     lh_scope_message_finish(&scope);

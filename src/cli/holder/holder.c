@@ -8,7 +8,6 @@
 #include "cli/lease_text.h"
 #include "cli/print.h"
 #include "cli/server.h"
-#include "json/print.h"
 
 /* --- heartbeat --- */
 
@@ -16,10 +15,8 @@ static void print_renewed(const struct lh_cli *cli, const Leasehold__V1__Heartbe
 {
     char remaining[LH_DURATION_TEXT_BYTES] = "?", when[LH_TIME_TEXT_BYTES] = "?";
 
-    if (cli->output == LH_OUTPUT_JSON) {
-        lh_json_print(stdout, &result->base);
+    if (lh_print_json(cli, result))
         return;
-    }
     if (result->remaining != NULL)
         lh_duration_format(lh_duration_us(result->remaining), remaining);
     if (result->deadline != NULL)
@@ -34,8 +31,7 @@ static enum lh_exit report_heartbeat(const struct lh_cli *cli, const Leasehold__
         print_renewed(cli, result);
         return LH_EXIT_DONE;
     }
-    if (cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &result->base);
+    lh_print_json(cli, result);
     if (status == LH_LOST)
         lh_error_lost(result->end_reason, result->message, "stop what it protected");
     else
@@ -84,10 +80,8 @@ static void print_lease(const struct lh_cli *cli, const Leasehold__V1__Lease *le
 {
     struct lh_grid card = {.columns = 2};
 
-    if (cli->output == LH_OUTPUT_JSON) {
-        lh_json_print(stdout, &lease->base);
+    if (lh_print_json(cli, lease))
         return;
-    }
     lh_add_lease_rows(&card, lease);
     lh_grid_print(&card, stdout);
 }
@@ -164,8 +158,7 @@ static void report_lost(const Leasehold__V1__ReleaseResult *result)
 static enum lh_exit report_release(const struct lh_cli *cli, const Leasehold__V1__ReleaseResult *result,
                                    enum lh_status status)
 {
-    if (cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &result->base);
+    lh_print_json(cli, result);
     if (status == LH_LOST)
         report_lost(result);
     else if (status != LH_OK)

@@ -10,7 +10,6 @@
 #include "cli/error.h"
 #include "cli/lease_text.h"
 #include "cli/server.h"
-#include "json/print.h"
 
 /* --- list --- */
 
@@ -21,10 +20,8 @@ static void print(const struct lh_cli *cli, const Leasehold__V1__ListLeasesRespo
 {
     struct lh_grid table = {.columns = LH_LEASE_TABLE_COLUMNS, .right = LH_LEASE_TABLE_RIGHT};
 
-    if (cli->output == LH_OUTPUT_JSON) {
-        lh_json_print(stdout, &all->base);
+    if (lh_print_json(cli, all))
         return;
-    }
     lh_lease_table_fit(&table, stdout);
     lh_add_lease_table_header(&table);
     for (size_t i = 0; i < all->n_leases; i++)
@@ -103,21 +100,6 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *ns, const 
     return status;
 }
 
-static enum lh_status check_state(const char *word, size_t *state, struct lh_error *error)
-{
-    const char *near;
-
-    for (size_t i = 0; states[i] != NULL; i++)
-        if (strcmp(states[i], word) == 0) {
-            *state = i + 1;
-            return LH_OK;
-        }
-    near = lh_nearest(word, states);
-    return lh_error_set(error, LH_INVALID_ARGUMENT,
-                        "unknown state: %s; use overdue, silent, held-too-long or expired%s%s%s", word,
-                        near != NULL ? "; did you mean " : "", near != NULL ? near : "", near != NULL ? "?" : "");
-}
-
 static enum lh_exit run_list(struct lh_cli *cli)
 {
     const char *ns = cli->args.word_count > 0 ? cli->args.words[0] : "";
@@ -130,10 +112,11 @@ static enum lh_exit run_list(struct lh_cli *cli)
 
     if (lh_check_namespace_or_root(ns, &error) != LH_OK ||
         (sieve.owner != NULL && lh_bounds_text("owner", LH_TEXT_OWNER, sieve.owner, &error) != LH_OK) ||
-        (state != NULL && check_state(state, &sieve.state, &error) != LH_OK) ||
+        (state != NULL && lh_check_word("state: ", state, states, &sieve.state, &error) != LH_OK) ||
         (longer_than != NULL &&
          lh_check_duration("longer-than", longer_than, 0, &sieve.longer_than_us, &error) != LH_OK))
         return lh_error_value(cli, &error);
+    sieve.state += state != NULL; /* 0 is none */
     status = cli->uses_database ? by_database(cli, ns, &sieve, &arena) : by_server(cli, ns, &sieve);
     lh_arena_finish(&arena);
     return status;
@@ -244,9 +227,7 @@ static enum lh_exit run_show(struct lh_cli *cli)
     request.scope = &scope.message;
     status = lh_server_ask(cli, SERVICE, "GetLease", &request.base, LH_REPEAT, &reply);
     response = (const Leasehold__V1__GetLeaseResponse *)reply.message;
-    if (response != NULL && cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (response != NULL)
+    if (response != NULL && !lh_print_json(cli, response))
         print_text_show(cli, response);
     if (response != NULL)
         status = response->lease != NULL ? LH_EXIT_DONE : LH_EXIT_LOST;

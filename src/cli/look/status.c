@@ -10,7 +10,6 @@
 #include "cli/print.h"
 #include "cli/server.h"
 #include "leasehold/v1/leasehold.pb-c.h"
-#include "json/print.h"
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
 
@@ -108,9 +107,7 @@ static enum lh_exit run(struct lh_cli *cli)
     enum lh_exit status = lh_server_ask(cli, SERVICE, "GetStatus", &request.base, LH_REPEAT, &reply);
 
     answer = (const Leasehold__V1__GetStatusResponse *)reply.message;
-    if (answer != NULL && cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, reply.message);
-    else if (answer != NULL)
+    if (answer != NULL && !lh_print_json(cli, answer))
         print_text(cli, answer);
     if (answer != NULL && answer->trouble[0] != '\0') {
         lh_error_print("%s does not serve: %s; its log and /readyz on its admin port say more", cli->server,
