@@ -51,7 +51,17 @@ struct lh_place {
     size_t token_count;
 };
 
-struct lh_places;
+struct lh_places {
+    struct lh_place *list; /* places, the removed ones as well */
+    size_t count;
+    struct lh_place *home;
+    struct lh_place *standard; /* has what is not placed, or NULL */
+    struct placed *placed;     /* namespaces, in order of names */
+    size_t placed_count;
+    struct lh_spread_namespace *spread; /* as many as `placed`, at most */
+    size_t spread_count;
+    struct lh_arena strings;
+};
 
 struct lh_places *lh_places_create(const struct lh_service_place *list, size_t count); /* copies `list` */
 void lh_places_destroy(struct lh_places *places);
@@ -64,14 +74,10 @@ void lh_places_forget(struct lh_places *places, const struct lh_coordinator *coo
 /* Returns true if the place has no key: it may come and go without a break in a watch. */
 bool lh_places_is_without_keys(const struct lh_places *places, const struct lh_place *place);
 
-/* Returns the number of indexes, with those of places that were removed. */
-size_t lh_places_count(const struct lh_places *places);
-struct lh_place *lh_places_at(const struct lh_places *places, size_t index);
 bool lh_places_is_live(const struct lh_place *place); /* returns false for a place that was removed */
 /* Returns the first place, that after another, or NULL behind the last; only those that are live. */
 struct lh_place *lh_places_next(const struct lh_places *places, const struct lh_place *place);
 struct lh_place *lh_places_named(const struct lh_places *places, const char *name); /* a live one, or NULL */
-struct lh_place *lh_places_home(const struct lh_places *places);
 /* Returns the place of a namespace; NULL: it lives in no database. "" is the default's. A name with a dot behind it
    means the namespaces below the name. Of a spread namespace it is the first by its name. */
 struct lh_place *lh_places_find(const struct lh_places *places, const char *ns);
@@ -82,8 +88,6 @@ struct lh_coordinator *lh_places_coordinator(const struct lh_places *places, con
 bool lh_places_is_spread(const struct lh_places *places, const char *ns);
 /* Returns the spread namespace that `ns` is or is below, or NULL; and each of them. */
 struct lh_spread_namespace *lh_places_spread(const struct lh_places *places, const char *ns);
-size_t lh_places_spread_count(const struct lh_places *places);
-struct lh_spread_namespace *lh_places_spread_at(const struct lh_places *places, size_t index);
 /* Returns what the holder of the lease was asked, or NULL; valid until the next turn of the loop. */
 const struct lh_hand_over *lh_places_asked(const struct lh_places *places, const char *ns, const char *key,
                                            int64_t token);

@@ -192,9 +192,9 @@ struct lh_service *lh_service_create_placed(const struct lh_service_place *place
 
     service->loop = options->loop;
     service->places = lh_places_create(places, count);
-    if (count > 1 || lh_places_spread_count(service->places) > 0)
+    if (count > 1 || service->places->spread_count > 0)
         service->placed_store = lh_placed_store_create(service->places);
-    service->store = service->placed_store != NULL ? service->placed_store : lh_places_home(service->places)->store;
+    service->store = service->placed_store != NULL ? service->placed_store : service->places->home->store;
     service->version = lh_strdup(options->version);
     service->max_block_us = options->max_block_us;
     service->max_health_watchers = options->max_health_watchers;

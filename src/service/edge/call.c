@@ -76,7 +76,7 @@ static const struct lh_place *find_away(const struct lh_service *service, const 
     if (ns != NULL)
         of = key != NULL ? lh_places_of(places, ns, key) : lh_places_find(places, ns);
     if (of == NULL)
-        of = lh_places_home(places);
+        of = places->home;
     if (is_away(of))
         return of;
     for (const struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;) {

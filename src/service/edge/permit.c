@@ -204,8 +204,7 @@ static const char *credentials(const struct lh_rpc_call *call)
 
 static bool knows_tokens(const struct lh_service *service)
 {
-    return lh_access_is_loaded(service->access) &&
-           (service->placed_store == NULL || lh_places_home(service->places)->has_rules);
+    return lh_access_is_loaded(service->access) && (service->placed_store == NULL || service->places->home->has_rules);
 }
 
 static bool enter_by_token(struct lh_rpc_call *call, const char *header, struct lh_access_caller *caller)
@@ -335,8 +334,7 @@ bool lh_permit_knows_rules(struct lh_rpc_call *call, const char *ns, bool includ
     for (const struct lh_place *place = NULL; is_spread && (place = lh_places_next(places, place)) != NULL;)
         has_some |= place->has_rules && lh_places_has(places, place, ns, false);
     for (const struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;) {
-        bool counts =
-            place == lh_places_home(places) || (!has_some && lh_places_has(places, place, ns, include_children));
+        bool counts = place == places->home || (!has_some && lh_places_has(places, place, ns, include_children));
         if (counts && !place->has_rules)
             return false;
     }

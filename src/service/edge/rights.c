@@ -156,7 +156,7 @@ void lh_rights_start_place(struct lh_service *service, struct lh_place *place)
                             is_only ? (void *)service : place);
     if (place->spread_count > 0)
         lh_coordinator_on_spread(place->coordinator, on_spread, place);
-    if (lh_places_spread_count(service->places) > 0)
+    if (service->places->spread_count > 0)
         lh_places_lack_spread(service->places);
 }
 
@@ -165,7 +165,7 @@ void lh_rights_tick(struct lh_service *service)
     struct lh_coordinator_stats stats;
     int64_t now_us = lh_clock_us();
 
-    lh_coordinator_stats(lh_places_home(service->places)->coordinator, &stats);
+    lh_coordinator_stats(service->places->home->coordinator, &stats);
     if (lh_access_set_now(service->access, now_us + stats.clock_offset_us))
         lh_rights_look(service);
     lh_denials_tick(&service->denials, now_us);

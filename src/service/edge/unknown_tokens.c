@@ -51,7 +51,7 @@ static void on_read(void *arg)
 static void read_tokens(struct lh_service *service, int64_t now_us)
 {
     struct lh_unknown_tokens *tokens = &service->unknown_tokens;
-    struct lh_coordinator *coordinator = lh_places_home(service->places)->coordinator;
+    struct lh_coordinator *coordinator = service->places->home->coordinator;
 
     while (!lh_list_is_empty(&tokens->waiting)) {
         struct waiting *waiting = LH_LIST_FIRST(struct waiting, &tokens->waiting, link);

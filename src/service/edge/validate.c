@@ -52,8 +52,8 @@ bool lh_validate_place(struct lh_validator *v, const char *ns, bool include_chil
 {
     if (v->places == NULL || *ns == '\0' || lh_places_find(v->places, ns) != NULL)
         return true;
-    for (size_t i = 0; include_children && i < lh_places_count(v->places); i++)
-        if (lh_places_has(v->places, lh_places_at(v->places, i), ns, true))
+    for (size_t i = 0; include_children && i < v->places->count; i++)
+        if (lh_places_has(v->places, &v->places->list[i], ns, true))
             return true;
     return lh_violations_add(v->violations, field, "%s %s", ns, lh_places_nowhere);
 }

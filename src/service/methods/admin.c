@@ -91,8 +91,8 @@ static bool turn_to_next(struct reap *reap)
     const struct lh_reap_arguments *all = &reap->arguments;
     const char **namespaces = lh_arena_alloc(&reap->arena, (all->namespace_count + 1) * sizeof(*namespaces));
 
-    while (reap->next < lh_places_count(places)) {
-        const struct lh_place *place = lh_places_at(places, reap->next++);
+    while (reap->next < places->count) {
+        const struct lh_place *place = &places->list[reap->next++];
         size_t count = 0;
         for (size_t i = 0; i < all->namespace_count; i++)
             if (lh_places_has(places, place, all->namespaces[i], all->include_children))
@@ -110,7 +110,7 @@ static enum lh_status ask_to_reap(struct reap *reap)
 {
     const struct lh_places *places = reap->store_call->service->places;
 
-    return lh_coordinator_reap(lh_places_at(places, reap->next - 1)->coordinator, &reap->request);
+    return lh_coordinator_reap(places->list[reap->next - 1].coordinator, &reap->request);
 }
 
 static void on_reap(struct lh_reap_request *request, enum lh_status status, const struct lh_error *error,
@@ -339,7 +339,7 @@ static Leasehold__V1__DatabaseStatus *new_database(const struct lh_place *place,
 static void add_databases(Leasehold__V1__GetStatusResponse *response, const struct lh_service *service, bool is_admin,
                           struct lh_arena *arena)
 {
-    size_t count = lh_places_count(service->places);
+    size_t count = service->places->count;
 
     if (count == 1)
         return;

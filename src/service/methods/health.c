@@ -185,7 +185,7 @@ void lh_health_watch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 static void note_databases(struct lh_service *service)
 {
     for (struct lh_place *place = NULL;
-         lh_places_count(service->places) > 1 && (place = lh_places_next(service->places, place)) != NULL;) {
+         service->places->count > 1 && (place = lh_places_next(service->places, place)) != NULL;) {
         struct lh_readiness readiness;
         lh_coordinator_readiness(place->coordinator, &readiness);
         if (readiness.is_ready == place->was_ready)

@@ -39,15 +39,15 @@ static const char *const *copy_all(struct change *change, const char *const *tex
 
 static bool has(const struct lh_places *places, size_t at, const char *ns)
 {
-    return lh_places_has(places, lh_places_at(places, at), ns, false);
+    return lh_places_has(places, &places->list[at], ns, false);
 }
 
 /* From `at` on; NULL: none. */
 static struct lh_store *next_store(const struct lh_places *places, size_t *at, const char *ns)
 {
-    while (*at < lh_places_count(places) && !has(places, *at, ns))
+    while (*at < places->count && !has(places, *at, ns))
         (*at)++;
-    return *at < lh_places_count(places) ? lh_places_at(places, *at)->store : NULL;
+    return *at < places->count ? places->list[*at].store : NULL;
 }
 
 static void on_changed(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_rows *rows)

@@ -56,7 +56,7 @@ static void add(struct row *to, const struct lh_rows *rows, size_t row)
 
 static void merge(struct gather *gather, const struct lh_rows *rows)
 {
-    const struct lh_place *place = lh_places_at(gather->places, gather->at);
+    const struct lh_place *place = &gather->places->list[gather->at];
     struct row *merged = lh_arena_alloc(&gather->memory, (gather->count + rows->row_count + 1) * sizeof(*merged));
     size_t count = 0, old = 0;
 
@@ -124,7 +124,7 @@ static void finish(struct gather *gather)
 static bool is_asked(const struct gather *gather)
 {
     for (size_t i = 0; i < gather->request.namespace_count; i++)
-        if (lh_places_has(gather->places, lh_places_at(gather->places, gather->at), gather->request.namespaces[i],
+        if (lh_places_has(gather->places, &gather->places->list[gather->at], gather->request.namespaces[i],
                           gather->request.include_children))
             return true;
     return false;
@@ -137,11 +137,11 @@ static enum lh_status ask_next(struct gather *gather)
 {
     struct lh_store *store;
 
-    while (gather->at < lh_places_count(gather->places) && !is_asked(gather))
+    while (gather->at < gather->places->count && !is_asked(gather))
         gather->at++;
-    if (gather->at == lh_places_count(gather->places))
+    if (gather->at == gather->places->count)
         return LH_OK;
-    store = lh_places_at(gather->places, gather->at)->store;
+    store = gather->places->list[gather->at].store;
     return store->ops->view == NULL ? LH_UNIMPLEMENTED : store->ops->view(store, &gather->request, on_view, gather);
 }
 
@@ -155,7 +155,7 @@ static void on_view(void *arg, enum lh_status status, const struct lh_error *err
         gather->at++;
         status = ask_next(gather);
         error = NULL;
-        if (status == LH_OK && gather->at < lh_places_count(gather->places))
+        if (status == LH_OK && gather->at < gather->places->count)
             return;
     }
     if (status == LH_OK)
@@ -182,7 +182,7 @@ enum lh_status lh_placed_counts(const struct lh_places *places, const struct lh_
     gather->on_done = on_done;
     gather->arg = arg;
     status = ask_next(gather);
-    if (status == LH_OK && gather->at == lh_places_count(places))
+    if (status == LH_OK && gather->at == places->count)
         status = LH_INVALID_ARGUMENT;
     if (status != LH_OK)
         destroy(gather);

@@ -48,7 +48,7 @@ static int compare(const char *ns, const char *key, const char *other_ns, const 
 /* A database may still have what lives elsewhere now. */
 static bool is_of(const struct gather *gather, const struct lh_held_lease *lease)
 {
-    return lh_places_of(gather->places, lease->ns, lease->key) == lh_places_at(gather->places, gather->at);
+    return lh_places_of(gather->places, lease->ns, lease->key) == &gather->places->list[gather->at];
 }
 
 static void add(struct gather *gather, const struct lh_held_lease *lease, struct lh_held_lease *to)
@@ -161,7 +161,7 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
         gather->at++;
         status = ask_next(gather);
         error = NULL;
-        if (status == LH_OK && gather->at < lh_places_count(gather->places))
+        if (status == LH_OK && gather->at < gather->places->count)
             return;
     }
     if (status == LH_OK && lacks_leases(gather))
@@ -184,12 +184,11 @@ static enum lh_status ask_next(struct gather *gather)
     const struct lh_places *places = gather->places;
     struct lh_store *store;
 
-    while (gather->at < lh_places_count(places) &&
-           !lh_places_has(places, lh_places_at(places, gather->at), gather->ns, false))
+    while (gather->at < places->count && !lh_places_has(places, &places->list[gather->at], gather->ns, false))
         gather->at++;
-    if (gather->at == lh_places_count(places))
+    if (gather->at == places->count)
         return LH_OK;
-    store = lh_places_at(places, gather->at)->store;
+    store = places->list[gather->at].store;
     return store->ops->list(store, &gather->request, on_list, gather);
 }
 

@@ -65,9 +65,9 @@ static enum lh_status begin(struct gather *gather, enum lh_status (*ask)(struct 
 /* True: the database `next` is asked. False: there is none, or `status` says why it is not asked. */
 static bool goes_on(struct gather *gather, size_t next, enum lh_status *status, const struct lh_error **error)
 {
-    while (next < lh_places_count(gather->places) && !lh_places_is_live(lh_places_at(gather->places, next)))
+    while (next < gather->places->count && !lh_places_is_live(&gather->places->list[next]))
         next++;
-    if (next >= lh_places_count(gather->places))
+    if (next >= gather->places->count)
         return false;
     gather->at = next;
     *status = gather->ask(gather);
@@ -119,8 +119,8 @@ static bool is_of(const struct gather *gather, const char *ns)
     const struct lh_place *place = lh_places_find(gather->places, ns);
 
     if (place == NULL)
-        place = lh_places_home(gather->places);
-    return place == lh_places_at(gather->places, gather->at);
+        place = gather->places->home;
+    return place == &gather->places->list[gather->at];
 }
 
 /* --- lists of policies and of rules --- */
@@ -225,7 +225,7 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
 
 static enum lh_status ask_list(struct gather *gather)
 {
-    struct lh_store *store = lh_places_at(gather->places, gather->at)->store;
+    struct lh_store *store = gather->places->list[gather->at].store;
 
     return store->ops->list_rows(store, &gather->page, on_list, gather);
 }
@@ -235,7 +235,7 @@ enum lh_status lh_placed_list(const struct lh_places *places, const struct lh_li
 {
     struct gather *gather = create(places, page->page_size, arg);
 
-    while (!lh_places_is_live(lh_places_at(places, gather->at)))
+    while (!lh_places_is_live(&places->list[gather->at]))
         gather->at++;
     gather->on_done = on_done;
     gather->page = *page;
@@ -249,14 +249,14 @@ enum lh_status lh_placed_list(const struct lh_places *places, const struct lh_li
 static bool is_asked(const struct gather *gather, size_t at)
 {
     const struct lh_view_request *request = &gather->request;
-    const struct lh_place *place = lh_places_at(gather->places, at);
+    const struct lh_place *place = &gather->places->list[at];
 
     if (!lh_places_is_live(place))
         return false;
     if (request->view == LH_VIEW_DAEMONS)
         return true;
     if (request->view == LH_VIEW_DATABASE)
-        return place == lh_places_home(gather->places);
+        return place == gather->places->home;
     if (request->view == LH_VIEW_WAITS && request->key[0] != '\0') /* a graph, from `after` on */
         return lh_places_of(gather->places, request->after, request->key) == place;
     if (request->key[0] != '\0')
@@ -269,13 +269,13 @@ static bool is_asked(const struct gather *gather, size_t at)
 
 static const char *name_of(const struct gather *gather, size_t at)
 {
-    return lh_places_at(gather->places, at)->name;
+    return gather->places->list[at].name;
 }
 
 /* The first behind the name, or the number of databases. */
 static size_t next_asked(const struct gather *gather, const char *name)
 {
-    size_t count = lh_places_count(gather->places), next = count;
+    size_t count = gather->places->count, next = count;
 
     for (size_t at = 0; at < count; at++)
         if (is_asked(gather, at) && strcmp(name_of(gather, at), name) > 0 &&
@@ -343,7 +343,7 @@ static void on_view(void *arg, enum lh_status status, const struct lh_error *err
         size_t next = next_asked(gather, name_of(gather, gather->at));
         take_view(gather, rows);
         gather->has_more = rows->has_more;
-        if (next < lh_places_count(gather->places) && !rows->has_more && !is_stopped(rows)) {
+        if (next < gather->places->count && !rows->has_more && !is_stopped(rows)) {
             if (gather->count >= (size_t)gather->page_size) {
                 go_on_with(gather, next);
             } else {
@@ -362,7 +362,7 @@ static void on_view(void *arg, enum lh_status status, const struct lh_error *err
 
 static enum lh_status ask_view(struct gather *gather)
 {
-    struct lh_store *store = lh_places_at(gather->places, gather->at)->store;
+    struct lh_store *store = gather->places->list[gather->at].store;
     struct lh_view_request request = gather->request;
     char id[LH_UUID_TEXT_BYTES];
 
@@ -404,8 +404,8 @@ enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_vi
         namespaces[i] = copy(gather, request->namespaces[i]);
     if (!is_graph && request->after[0] != '\0')
         first = lh_placed_view_first(places, gather->request.after, &gather->request.after);
-    gather->at = first == NULL ? next_asked(gather, "") : (size_t)(first - lh_places_at(places, 0));
-    if (gather->at >= lh_places_count(places) || !is_asked(gather, gather->at)) {
+    gather->at = first == NULL ? next_asked(gather, "") : (size_t)(first - places->list);
+    if (gather->at >= places->count || !is_asked(gather, gather->at)) {
         destroy(gather);
         return LH_INVALID_ARGUMENT;
     }

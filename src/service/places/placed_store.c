@@ -28,7 +28,7 @@ static struct lh_store *find(const struct lh_store *store, const char *ns)
     const struct lh_place *place = lh_places_find(places, ns);
 
     if (place == NULL && *ns == '\0')
-        place = lh_places_home(places);
+        place = places->home;
     return place == NULL ? NULL : place->store;
 }
 
@@ -47,7 +47,7 @@ static enum lh_status not_found(const struct lh_store *store, const char *ns)
 
 static struct lh_store *home(const struct lh_store *store)
 {
-    return lh_places_home(places_of(store))->store;
+    return places_of(store)->home->store;
 }
 
 /* --- leases --- */
@@ -141,7 +141,7 @@ static enum lh_status list(struct lh_store *store, const struct lh_list_request 
     const char *asked = request->after_ns != NULL ? request->after_ns : request->ns;
     struct stretch *stretch = lh_alloc_zero(1, sizeof(*stretch));
     struct lh_list_request part = *request;
-    struct lh_place *place = lh_places_home(places); /* asked also where nothing is, so that the answer comes later */
+    struct lh_place *place = places->home; /* asked also where nothing is, so that the answer comes later */
     char begin[LH_ACCESS_NAME_BYTES];
     enum lh_status status;
 
@@ -259,7 +259,7 @@ struct lh_store *lh_placed_store_create(const struct lh_places *places)
     struct placed_store *placed = lh_alloc_zero(1, sizeof(*placed));
 
     placed->store.ops = &ops;
-    placed->store.coordinator = lh_places_home(places)->store->coordinator;
+    placed->store.coordinator = places->home->store->coordinator;
     placed->places = places;
     return &placed->store;
 }

@@ -12,18 +12,6 @@ struct placed {
     struct lh_spread_namespace *spread; /* NULL: it is not */
 };
 
-struct lh_places {
-    struct lh_place *list;
-    size_t count;
-    struct lh_place *home;
-    struct lh_place *standard; /* that has what is not placed, or NULL */
-    struct placed *placed;
-    size_t placed_count;
-    struct lh_spread_namespace *spread; /* as many as `placed`, at most */
-    size_t spread_count;
-    struct lh_arena strings;
-};
-
 const char lh_places_nowhere[] = "lives in no database: add it to namespaces in a section [database NAME] of the "
                                  "daemon's configuration, or give one of them default = yes";
 
@@ -267,16 +255,6 @@ bool lh_places_is_without_keys(const struct lh_places *places, const struct lh_p
 
 /* --- the places --- */
 
-size_t lh_places_count(const struct lh_places *places)
-{
-    return places->count;
-}
-
-struct lh_place *lh_places_at(const struct lh_places *places, size_t index)
-{
-    return &places->list[index];
-}
-
 bool lh_places_is_live(const struct lh_place *place)
 {
     return place->coordinator != NULL && !place->is_removed;
@@ -298,21 +276,6 @@ struct lh_place *lh_places_named(const struct lh_places *places, const char *nam
     while ((place = lh_places_next(places, place)) != NULL && strcmp(place->name, name) != 0)
         continue;
     return place;
-}
-
-struct lh_place *lh_places_home(const struct lh_places *places)
-{
-    return places->home;
-}
-
-size_t lh_places_spread_count(const struct lh_places *places)
-{
-    return places->spread_count;
-}
-
-struct lh_spread_namespace *lh_places_spread_at(const struct lh_places *places, size_t index)
-{
-    return &places->spread[index];
 }
 
 /* --- where --- */

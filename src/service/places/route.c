@@ -90,12 +90,12 @@ static enum lh_status send_parts(const struct lh_service *service, struct split 
 {
     enum lh_status first = LH_OK;
 
-    for (size_t i = 0; i < lh_places_count(service->places); i++) {
+    for (size_t i = 0; i < service->places->count; i++) {
         struct part *part = &split->parts[i];
         enum lh_status status = LH_OK;
         if (part->split == NULL)
             continue;
-        status = send(lh_places_at(service->places, i)->coordinator, &part->request);
+        status = send(service->places->list[i].coordinator, &part->request);
         if (status == LH_OK)
             split->open++;
         else
@@ -120,7 +120,7 @@ static const struct lh_place *find_only(const struct lh_places *places, const st
         *are_several = place == NULL || (only != NULL && place != only);
         only = only != NULL ? only : place;
     }
-    return only != NULL ? only : lh_places_home(places);
+    return only != NULL ? only : places->home;
 }
 
 static struct part *open_part(struct split *split, size_t place)
@@ -149,7 +149,7 @@ static void put(const struct lh_places *places, struct split *split, size_t inde
     entry->item.outcome = LH_OUTCOME_RETRY; /* until its database has answered */
     if (place == NULL)
         return;
-    part = open_part(split, (size_t)(place - lh_places_at(places, 0)));
+    part = open_part(split, (size_t)(place - places->list));
     own = &part->request.items[part->request.count];
     *own = *entry;
     own->item.ns = lh_arena_strdup(&split->memory, entry->item.ns);
@@ -162,7 +162,7 @@ static void put(const struct lh_places *places, struct split *split, size_t inde
 static struct split *split_up(const struct lh_service *service, struct lh_holder_request *request)
 {
     const struct lh_places *places = service->places;
-    struct split *split = lh_alloc_zero(1, sizeof(*split) + lh_places_count(places) * sizeof(split->parts[0]));
+    struct split *split = lh_alloc_zero(1, sizeof(*split) + places->count * sizeof(split->parts[0]));
     bool has_part = false;
 
     split->whole = request;
@@ -170,10 +170,10 @@ static struct split *split_up(const struct lh_service *service, struct lh_holder
     for (size_t i = 0; i < request->count; i++)
         if (!request->items[i].skip)
             put(places, split, i);
-    for (size_t i = 0; i < lh_places_count(places); i++)
+    for (size_t i = 0; i < places->count; i++)
         has_part |= split->parts[i].split != NULL;
     if (!has_part) /* no place is known: one without items, for the answer comes later */
-        open_part(split, (size_t)(lh_places_home(places) - lh_places_at(places, 0)));
+        open_part(split, (size_t)(places->home - places->list));
     return split;
 }
 
@@ -185,8 +185,8 @@ static enum lh_status send_holder(const struct lh_service *service, struct lh_ho
     struct split *split;
     enum lh_status status;
 
-    if (lh_places_count(places) == 1 && lh_places_spread_count(places) == 0)
-        return send(lh_places_home(places)->coordinator, request);
+    if (places->count == 1 && places->spread_count == 0)
+        return send(places->home->coordinator, request);
     only = find_only(places, request, &are_several);
     if (!are_several)
         return send(only->coordinator, request);

@@ -93,8 +93,8 @@ static void set_lacks(const struct lh_places *places)
 
     for (struct lh_place *place = NULL; (place = lh_places_next(places, place)) != NULL;) {
         const char *lack = NULL;
-        for (size_t j = 0; j < lh_places_spread_count(places); j++) {
-            struct lh_spread_namespace *spread = lh_places_spread_at(places, j);
+        for (size_t j = 0; j < places->spread_count; j++) {
+            struct lh_spread_namespace *spread = &places->spread[j];
             if (!has_part(spread, place, &index))
                 continue;
             if (!lh_spread_is_read(spread->slots, index))
@@ -112,8 +112,8 @@ bool lh_places_keep_spread(const struct lh_places *places, struct lh_place *plac
     bool has_changed = false;
     size_t index;
 
-    for (size_t i = 0; i < lh_places_spread_count(places); i++) {
-        struct lh_spread_namespace *spread = lh_places_spread_at(places, i);
+    for (size_t i = 0; i < places->spread_count; i++) {
+        struct lh_spread_namespace *spread = &places->spread[i];
         if (!has_part(spread, place, &index))
             continue;
         if (lh_spread_set_row(spread->slots, index, find_row(answer, spread->ns))) {
@@ -253,8 +253,8 @@ bool lh_places_why_not(const struct lh_places *places, const char *ns, const cha
 
 bool lh_places_lack_leases(const struct lh_places *places, char words[LH_SPREAD_WORDS_BYTES])
 {
-    for (size_t i = 0; i < lh_places_spread_count(places); i++) {
-        const struct lh_spread_namespace *spread = lh_places_spread_at(places, i);
+    for (size_t i = 0; i < places->spread_count; i++) {
+        const struct lh_spread_namespace *spread = &places->spread[i];
         if (!lh_spread_lacks_leases(spread->slots))
             continue;
         if (lh_spread_has(spread->slots, LH_SPREAD_MISSING))
@@ -268,8 +268,8 @@ bool lh_places_lack_leases(const struct lh_places *places, char words[LH_SPREAD_
 
 bool lh_places_slots(const struct lh_places *places, size_t index, struct lh_service_slots *slots)
 {
-    for (size_t i = 0; i < lh_places_spread_count(places); i++) {
-        const struct lh_spread_namespace *spread = lh_places_spread_at(places, i);
+    for (size_t i = 0; i < places->spread_count; i++) {
+        const struct lh_spread_namespace *spread = &places->spread[i];
         if (index <= spread->count) {
             slots->ns = spread->ns;
             slots->database = index < spread->count ? spread->names[index] : "";

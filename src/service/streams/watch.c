@@ -429,7 +429,7 @@ static void refuse(struct lh_rpc_call *call, const struct lh_service *service, e
         lh_call_fail(call, status, NULL, NULL, NULL);
         return;
     }
-    lh_coordinator_stats(lh_places_home(service->places)->coordinator, &stats);
+    lh_coordinator_stats(service->places->home->coordinator, &stats);
     snprintf(limit, sizeof(limit), "%zu", stats.max_watchers);
     failure.limit = limit;
     lh_failure_send(call, &failure);
