@@ -102,7 +102,7 @@ static void leave_principal(struct lh_access_principal *principal)
     if (--principal->refs > 0)
         return;
     lh_table_remove(&principal->access->principals, &principal->entry);
-    lh_grants_finish(&principal->grants);
+    free(principal->grants.items);
     free(principal);
 }
 
@@ -392,7 +392,7 @@ static void compile(struct lh_access_principal *principal)
     const struct lh_access *access = principal->access;
     struct lh_grants *grants = &principal->grants;
 
-    lh_grants_clear(grants);
+    grants->count = 0;
     for (size_t i = first_rule_of(access, principal->name);
          i < access->rule_count && strcmp(access->rules[i].principal, principal->name) == 0; i++)
         lh_grants_add(grants, access->rules[i].ns, access->rules[i].rights);

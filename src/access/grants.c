@@ -5,17 +5,6 @@
 
 #include "base/memory.h"
 
-void lh_grants_clear(struct lh_grants *grants)
-{
-    grants->count = 0;
-}
-
-void lh_grants_finish(struct lh_grants *grants)
-{
-    free(grants->items);
-    *grants = (struct lh_grants){0};
-}
-
 void lh_grants_add(struct lh_grants *grants, const char *ns, unsigned rights)
 {
     if (grants->count == grants->room) {

@@ -16,9 +16,6 @@ struct lh_grants {
     size_t room;
 };
 
-void lh_grants_clear(struct lh_grants *grants); /* keeps its memory */
-void lh_grants_finish(struct lh_grants *grants);
-
 /* Add all, then compile, then look up. */
 void lh_grants_add(struct lh_grants *grants, const char *ns, unsigned rights);
 void lh_grants_compile(struct lh_grants *grants);

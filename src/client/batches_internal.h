@@ -69,8 +69,6 @@ struct keep_alive {
     int64_t not_before_us;            /* no new stream before this time, after a failed one */
 };
 
-void lh_keep_alive_init(struct keep_alive *keep_alive, struct lh_client *client);
-
 /*
  * Takes the leases of `batch` over and renews them until `until_us`, by the stream or by calls. Returns false, with the
  * leases still the caller's, if it cannot now.

@@ -146,7 +146,7 @@ static void *run_thread(void *arg)
 static void take_apart(struct lh_client *client)
 {
     lh_renewals_stop(&client->renewals);
-    lh_leases_stop(&client->leases);
+    lh_timer_finish(&client->leases.timer);
     lh_timer_finish(&client->flush_limit);
     lh_timer_cancel(&client->releases.pause);
     lh_watch_finish(&client->wake);

@@ -345,11 +345,6 @@ void lh_leases_init(struct lh_client *client)
     lh_timer_init(&leases->timer, client->loop, on_deadline, client);
 }
 
-void lh_leases_stop(struct leases *leases)
-{
-    lh_timer_finish(&leases->timer);
-}
-
 enum lh_status lh_lease_take_for_release(struct lh_lease *lease, struct lh_error *error)
 {
     char name[LH_SCOPE_NAME_BYTES];

@@ -175,7 +175,6 @@ int64_t lh_plus_us(int64_t at_us, int64_t more_us);
 /* Returns the lease that is held with this lease key in this namespace and scope, or NULL. */
 struct lh_lease *lh_leases_find(const struct lh_declared *declared, const char *scope_key, const struct lh_uuid *key);
 void lh_leases_init(struct lh_client *client);
-void lh_leases_stop(struct leases *leases); /* ends the timer */
 /* Lets the leases expire at the client's end, without a release. */
 void lh_leases_abandon(struct lh_client *client);
 

@@ -135,8 +135,6 @@ extern const struct lh_operation lh_dequeue_operation;
 
 extern const struct lh_operation lh_heartbeat_operation, lh_release_operation, lh_downgrade_operation;
 
-void lh_holder_ops_create(struct lh_coordinator *c);
-bool lh_holder_op_is_due(const struct lh_coordinator *c);
 void lh_holder_op_deliver(struct lh_coordinator *c);
 
 #endif

@@ -67,7 +67,8 @@ static void set_state(struct lh_coordinator *c, enum lh_core_state state)
 
 static bool has_answers(const struct lh_coordinator *c)
 {
-    return lh_wait_progress_is_due(c) || lh_reply_is_due(c) || lh_holder_op_is_due(c) || lh_reaping_has_answers(c);
+    return !(lh_list_is_empty(&c->queue.telling) && lh_list_is_empty(&c->queue.answers) &&
+             lh_list_is_empty(&c->holder_ops.done) && lh_list_is_empty(&c->reaping.done));
 }
 
 static void deliver(struct lh_coordinator *c)
@@ -107,7 +108,7 @@ static void close_store(struct lh_coordinator *c)
     set_state(c, LH_CORE_CLOSING);
     lh_scopes_drop_all(c); /* where time is up */
     lh_heap_remove(&c->timers, &c->stop_timer);
-    lh_registration_stop(c);
+    lh_heap_remove(&c->timers, &c->registration.timer);
     lh_reaping_drop(c);
     lh_watch_stop(c);
     c->store->ops->stop(c->store, on_store_stopped, c);
@@ -254,7 +255,7 @@ struct lh_coordinator *lh_coordinator_create(struct lh_store *store, const struc
     c->stop_timer.kind = LH_TIMER_STOP;
     lh_scopes_create(c);
     lh_waiters_create(c);
-    lh_holder_ops_create(c);
+    lh_list_init(&c->holder_ops.done);
     lh_watch_create(c);
     lh_asked_create(c);
     lh_hook_queues_create(c);

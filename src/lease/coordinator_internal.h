@@ -387,7 +387,6 @@ void lh_database_learn_clock(struct lh_coordinator *c, int64_t database_us, int6
 /* --- registration.c: registration of this coordinator in the database, and the tick each second --- */
 
 void lh_registration_start(struct lh_coordinator *c);
-void lh_registration_stop(struct lh_coordinator *c);
 void lh_registration_on_tick(struct lh_coordinator *c);
 void lh_registration_on_up(void *arg);
 void lh_registration_on_down(void *arg);

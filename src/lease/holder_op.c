@@ -21,11 +21,6 @@ static struct lh_link *list_of(struct lh_scope *scope, enum lh_kind kind)
     return kind == LH_KIND_HEARTBEAT ? &scope->heartbeats : &scope->releases;
 }
 
-void lh_holder_ops_create(struct lh_coordinator *c)
-{
-    lh_list_init(&c->holder_ops.done);
-}
-
 static const char *keep(struct lh_holder_request *request, const char *words)
 {
     size_t size = words == NULL ? 0 : strlen(words) + 1;
@@ -99,11 +94,6 @@ static enum lh_status submit(struct lh_coordinator *c, struct lh_holder_request 
     close_one(c, request);
     lh_turn_end_call(c);
     return LH_OK;
-}
-
-bool lh_holder_op_is_due(const struct lh_coordinator *c)
-{
-    return !lh_list_is_empty(&c->holder_ops.done);
 }
 
 void lh_holder_op_deliver(struct lh_coordinator *c)

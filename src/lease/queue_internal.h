@@ -299,7 +299,6 @@ void lh_scopes_free_all(struct lh_coordinator *c);
    given at the end of the turn, while the batch that they point into is still there --- */
 
 void lh_request_on_timer(struct lh_coordinator *c, struct lh_acquire *request);
-bool lh_reply_is_due(const struct lh_coordinator *c);
 void lh_reply_deliver(struct lh_coordinator *c);
 
 #endif

@@ -58,7 +58,6 @@ void lh_reaping_on_timer(struct lh_coordinator *c);
 void lh_reaping_soon(struct lh_coordinator *c);
 /* Ends every job that is not in flight. */
 void lh_reaping_drop(struct lh_coordinator *c);
-bool lh_reaping_has_answers(const struct lh_coordinator *c);
 void lh_reaping_deliver(struct lh_coordinator *c);
 
 #endif

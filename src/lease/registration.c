@@ -159,8 +159,3 @@ void lh_registration_start(struct lh_coordinator *c)
     c->registration.timer.kind = LH_TIMER_TICK;
     lh_heap_set(&c->timers, &c->registration.timer, c->now_us + lh_turn_jitter(c, TICK_US, 10));
 }
-
-void lh_registration_stop(struct lh_coordinator *c)
-{
-    lh_heap_remove(&c->timers, &c->registration.timer);
-}

@@ -272,7 +272,8 @@ enum lh_status lh_pg_store_force_release(struct lh_store *base, const char *ns, 
     if (store->options.hook_lanes > 0)
         call->conn = lane == NULL ? NULL : lane->conn;
     if (lane != NULL) {
-        lh_hook_lane_lend(lane);
+        lh_pg_conn_set_answer_limit(lane->conn, 0); /* the caller sets its own */
+        lh_pg_conn_reset_session(lane->conn, store->options.statement_timeout_us);
         lh_pg_add_text(&store->params, ns);
         lh_pg_query(lane->conn, &limit, &store->params, on_limit_set, NULL);
         lh_pg_params_reset(&store->params);

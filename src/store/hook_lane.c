@@ -29,12 +29,6 @@ void lh_hook_lane_set(struct lane *lane, int64_t timeout_us)
     lh_hook_lane_set_limits(lane, timeout_us, timeout_us);
 }
 
-void lh_hook_lane_lend(struct lane *lane)
-{
-    lh_pg_conn_set_answer_limit(lane->conn, 0);
-    lh_pg_conn_reset_session(lane->conn, lane->store->options.statement_timeout_us);
-}
-
 void lh_hook_lane_timeout_words(int64_t timeout_us, char words[HOOK_LANE_WORDS_BYTES])
 {
     char limit[LH_DURATION_TEXT_BYTES];

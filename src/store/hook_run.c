@@ -49,11 +49,6 @@ void lh_hook_run_create(struct lane *lane)
     lane->run = lh_alloc_zero(1, sizeof(*lane->run));
 }
 
-void lh_hook_run_destroy(struct lane *lane)
-{
-    free(lane->run);
-}
-
 static void on_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error);
 static void on_flushed(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error);
 

@@ -437,7 +437,7 @@ struct lh_store *lh_store_create(struct lh_loop *loop, const struct lh_store_opt
 static void free_store(struct pg_store *store)
 {
     for (unsigned i = 0; i < store->lane_count; i++) {
-        lh_hook_run_destroy(&store->lanes[i]);
+        free(store->lanes[i].run);
         lh_pg_params_finish(&store->lanes[i].params);
         lh_arena_finish(&store->lanes[i].arena);
     }

@@ -182,9 +182,6 @@ void lh_hook_lane_timeout_words(int64_t timeout_us, char words[HOOK_LANE_WORDS_B
 
 /* Returns the lane with the shortest line, or NULL if none is up. The caller sets its limit. */
 struct lane *lh_hook_lane_any(struct pg_store *store);
-/* Lends the lane to a control call: resets its session and lifts its limit on answers. The caller then sets its
-   limit. */
-void lh_hook_lane_lend(struct lane *lane);
 /* Sends the reap of one lease, or of several that are joined: a statement, and a transaction, of its own. The answer for
    one is a row as reap_columns has it, or none; for several the tokens of the reaped ones. `is_last`: its commit is
    durable, and makes those before it so. */
@@ -194,7 +191,6 @@ enum lh_status lh_hook_reap_send(struct lane *lane, struct lh_reap_item *const *
 /* --- hook_run.c: a run of reaps on a hook lane --- */
 
 void lh_hook_run_create(struct lane *lane);
-void lh_hook_run_destroy(struct lane *lane);
 enum lh_status lh_hook_run_start(struct lane *lane, int64_t clock_us, struct lh_reap_item **items, size_t n,
                                  lh_store_cb *on_done, void *arg);
 

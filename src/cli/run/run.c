@@ -349,7 +349,8 @@ static enum lh_exit run_with(struct lh_cli *cli, struct lh_run_values *values)
     }
     lh_terraform_close(run.terraform);
     free(run.argv);
-    lh_run_scopes_finish(&run.scopes);
+    for (size_t i = 0; i < run.scopes.count; i++)
+        free(run.scopes.list[i].text);
     lh_cli_acquire_finish(&run.asked);
     return status;
 }

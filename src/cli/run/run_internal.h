@@ -31,7 +31,6 @@ struct lh_run_scopes {
 /* Takes the scopes; `scopes` is zero-initialised before. Finish it in any case. Borrows from `args`.
    LH_INVALID_ARGUMENT: `error` names the word. */
 enum lh_status lh_run_scopes_take(struct lh_run_scopes *scopes, const struct lh_args *args, struct lh_error *error);
-void lh_run_scopes_finish(struct lh_run_scopes *scopes);
 
 /* A request to hand a lease over, heard and not looked at. A lease has one open at a time, so they are few. */
 struct lh_run_request {
@@ -150,9 +149,6 @@ bool lh_run_signals_open(struct lh_run_signals *signals, sigset_t *mask);
 /* Forks the first witness. The caller has no other threads. Returns false with errno. */
 bool lh_run_witness_start(struct lh_run_signals *signals);
 void lh_run_witness_end(struct lh_run_signals *signals);
-
-/* Takes the next signal that came. Returns false if there is none. */
-bool lh_run_signals_take(struct lh_run_signals *signals, struct signalfd_siginfo *told);
 
 /* Gathers a signal, to be passed on unless the command has had it. */
 void lh_run_signals_gather(struct lh_run_signals *signals, const struct signalfd_siginfo *told);

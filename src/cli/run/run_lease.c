@@ -430,9 +430,3 @@ enum lh_status lh_run_scopes_take(struct lh_run_scopes *scopes, const struct lh_
             return LH_INVALID_ARGUMENT;
     return LH_OK;
 }
-
-void lh_run_scopes_finish(struct lh_run_scopes *scopes)
-{
-    for (size_t i = 0; i < scopes->count; i++)
-        free(scopes->list[i].text);
-}

@@ -107,11 +107,6 @@ void lh_run_witness_end(struct lh_run_signals *signals)
 
 /* --- taking and telling --- */
 
-bool lh_run_signals_take(struct lh_run_signals *signals, struct signalfd_siginfo *told)
-{
-    return read(signals->file, told, sizeof(*told)) == sizeof(*told);
-}
-
 static struct lh_run_gathered *place_of(struct lh_run_signals *signals, int number)
 {
     for (size_t i = 0; i < LH_RUN_PASSED_ON; i++)

@@ -58,7 +58,7 @@ void lh_run_take_signals(struct lh_run *run)
 {
     struct signalfd_siginfo told;
 
-    while (lh_run_signals_take(&run->signals, &told))
+    while (read(run->signals.file, &told, sizeof(told)) == sizeof(told))
         on_signal(run, &told);
 }
 

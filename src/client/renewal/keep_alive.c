@@ -271,9 +271,3 @@ void lh_keep_alive_stop(struct keep_alive *keep_alive)
         lh_rpc_client_call_cancel(stream->call);
     }
 }
-
-void lh_keep_alive_init(struct keep_alive *keep_alive, struct lh_client *client)
-{
-    keep_alive->client = client;
-    lh_list_init(&keep_alive->streams);
-}

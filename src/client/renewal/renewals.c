@@ -139,7 +139,8 @@ void lh_renewals_init(struct renewals *renewals, struct lh_client *client)
 {
     renewals->client = client;
     lh_timer_init(&renewals->tick, client->loop, on_tick, renewals);
-    lh_keep_alive_init(&renewals->keep_alive, client);
+    renewals->keep_alive.client = client;
+    lh_list_init(&renewals->keep_alive.streams);
 }
 
 void lh_renewals_stop(struct renewals *renewals)

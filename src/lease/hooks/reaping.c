@@ -88,11 +88,6 @@ static void on_job_over(struct lh_reap_request *request)
         finish_request(request, LH_OK, NULL);
 }
 
-bool lh_reaping_has_answers(const struct lh_coordinator *c)
-{
-    return !lh_list_is_empty(&c->reaping.done);
-}
-
 void lh_reaping_deliver(struct lh_coordinator *c)
 {
     while (!lh_list_is_empty(&c->reaping.done)) {

@@ -332,8 +332,3 @@ void lh_reply_deliver(struct lh_coordinator *c)
         request->on_done(request, &result);
     }
 }
-
-bool lh_reply_is_due(const struct lh_coordinator *c)
-{
-    return !lh_list_is_empty(&c->queue.answers);
-}

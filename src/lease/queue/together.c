@@ -285,18 +285,6 @@ void lh_together_dissolve(struct lh_waiter *first)
     free(together);
 }
 
-struct lh_waiter *lh_together_place_in(struct lh_waiter *waiter, const struct lh_scope *scope)
-{
-    if (waiter->together == NULL)
-        return waiter;
-    LH_PLACE_EACH(place, waiter->together)
-    {
-        if (place->waiter->scope == scope)
-            return place->waiter;
-    }
-    return NULL;
-}
-
 /* --- what its answer says --- */
 
 bool lh_together_waits_for(struct lh_waiter *waiter, const struct lh_scope *scope)

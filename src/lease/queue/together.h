@@ -54,6 +54,5 @@ void lh_together_failed(struct lh_coordinator *c, struct lh_waiter *first, bool 
 void lh_together_hooked(struct lh_together *together, int64_t timeout_us);
 /* Wakes the waiters behind it, in each of its scopes. */
 void lh_together_wake(struct lh_coordinator *c, struct lh_waiter *waiter);
-struct lh_waiter *lh_together_place_in(struct lh_waiter *waiter, const struct lh_scope *scope);
 
 #endif

@@ -338,11 +338,6 @@ static void tell(struct lh_coordinator *c, struct lh_wait_progress *progress, st
     subscriber->request->on_progress(subscriber->request, &contention);
 }
 
-bool lh_wait_progress_is_due(const struct lh_coordinator *c)
-{
-    return !lh_list_is_empty(&c->queue.telling);
-}
-
 void lh_wait_progress_deliver(struct lh_coordinator *c)
 {
     while (!lh_list_is_empty(&c->queue.telling)) {

@@ -60,7 +60,6 @@ void lh_wait_progress_detach(struct lh_coordinator *c, struct lh_acquire *reques
 /* Touches neither the requests nor the timers, which may be theirs. */
 void lh_wait_progress_destroy(struct lh_scope *scope);
 void lh_wait_progress_on_timer(struct lh_coordinator *c, struct lh_wait_progress *progress);
-bool lh_wait_progress_is_due(const struct lh_coordinator *c);
 void lh_wait_progress_deliver(struct lh_coordinator *c);
 
 /* News of a scope. These do nothing for a scope without subscribers. */

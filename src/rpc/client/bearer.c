@@ -12,11 +12,6 @@
 
 #define LOOK_EVERY_US LH_US_PER_S
 
-void lh_rpc_bearer_init(struct rpc_bearer *bearer, const char *file)
-{
-    *bearer = (struct rpc_bearer){.file = file != NULL ? lh_strdup(file) : NULL};
-}
-
 static void forget(char **secret)
 {
     if (*secret != NULL)

@@ -143,8 +143,6 @@ void lh_rpc_channel_stop_connecting(struct lh_rpc_channel *channel);
 
 /* --- bearer.c --- */
 
-/* Initialises; `file` NULL: no token. */
-void lh_rpc_bearer_init(struct rpc_bearer *bearer, const char *file);
 void lh_rpc_bearer_finish(struct rpc_bearer *bearer);
 
 /* Reads the file for a new connection. Returns false, with the file in `error`, if there is no token. */

@@ -28,11 +28,6 @@ char *lh_rpc_unix_principal(int fd)
     return user != NULL ? lh_format("user:%s", user->pw_name) : lh_format("user:%u", (unsigned)credentials.uid);
 }
 
-void lh_rpc_server_connection_identify(struct server_connection *connection, bool is_unix)
-{
-    connection->principal = is_unix ? lh_rpc_unix_principal(connection->io.fd) : NULL;
-}
-
 void lh_rpc_server_connection_identify_visitor(struct server_connection *connection,
                                                const struct lh_rpc_visitor *visitor)
 {

@@ -347,7 +347,8 @@ struct server_connection *lh_rpc_server_accept(struct lh_rpc_server *server, int
     lh_address_format(peer, connection->peer);
     lh_rpc_connection_init(&connection->io, server->loop, &server->pool, fd, server->options.output_mark_bytes,
                            on_closed, connection);
-    lh_rpc_server_connection_identify(connection, peer->storage.ss_family == AF_UNIX);
+    if (peer->storage.ss_family == AF_UNIX)
+        connection->principal = lh_rpc_unix_principal(connection->io.fd);
     connection->io.account = &connection->account;
     connection->io.on_input_done = on_input_done;
     connection->io.on_ending = on_ending;

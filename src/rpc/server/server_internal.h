@@ -226,7 +226,6 @@ void lh_rpc_server_source_leave(struct server_connection *connection);
 
 /* --- call_facts.c --- */
 
-void lh_rpc_server_connection_identify(struct server_connection *connection, bool is_unix);
 /* Call it after the handshake. */
 void lh_rpc_server_connection_identify_by_certificate(struct server_connection *connection);
 void lh_rpc_server_connection_identify_visitor(struct server_connection *connection,
