@@ -98,9 +98,7 @@ declare
   v_problem leasehold_internal.problem := leasehold_internal.scope_problem(p_namespace, p_key);
   v_rules leasehold.rules;
 begin
-  if v_problem.field is not null then
-    return v_problem;
-  end if;
+  {{problem.text}}
   select r.* into v_rules from leasehold_internal.policies_of(array[p_namespace]) r;
   if p_duration is null or p_duration < greatest(v_rules.min_duration, interval '100 ms')
      or p_duration > v_rules.max_duration then

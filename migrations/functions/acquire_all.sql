@@ -122,9 +122,7 @@ begin
   elsif array_ndims(p_units) <> 1 or array_lower(p_units, 1) <> 1 or cardinality(p_units) <> v_count then
     v_problem.field := 'units';
   end if;
-  if v_problem.field is not null then
-    return v_problem;
-  end if;
+  {{problem.text}}
   for v_item in 1 .. v_count loop
     v_problem := leasehold_internal.acquire_problem(
                    p_namespaces[v_item], p_keys[v_item], p_duration, p_owner, p_lease_key, p_labels, coalesce(p_modes[v_item], 'exclusive'),
@@ -136,9 +134,7 @@ begin
        and exists (select from generate_series(1, v_item - 1) i where p_namespaces[i] = p_namespaces[v_item] and p_keys[i] = p_keys[v_item]) then
       v_problem := row(format('keys[%s]', v_item), 'of a scope that comes once');
     end if;
-    if v_problem.field is not null then
-      return v_problem;
-    end if;
+    {{problem.text}}
   end loop;
   return null;
 end

@@ -64,17 +64,11 @@ begin
   end loop;
 
   if not (exists (select from leasehold.registered_hook) and leasehold_internal.runs_hooks(p_coordinator is null)) then
-    return query
-      select * from leasehold_internal.acquire_together(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue,
-                                                        p_wait_us, p_ticket, p_principal, p_at_least_us, p_units);
-    return;
+    {{all_together.text}}
   end if;
   -- As acquire_hooked(): where a hook vetoes, nothing was done but that the places in the queues go.
   begin
-    return query
-      select * from leasehold_internal.acquire_together(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue,
-                                                        p_wait_us, p_ticket, p_principal, p_at_least_us, p_units);
-    return;
+    {{all_together.text}}
   exception when sqlstate 'LH905' then
     get stacked diagnostics v_answer.message = message_text, v_answer.n = pg_exception_detail;
   end;

@@ -194,9 +194,7 @@ begin
                   case when w.capacity is not null then 0 end, null::leasehold_internal.answer;
       if found then
         -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
-        if exists (select from leasehold.watch) then
-          perform leasehold_internal.tell_watchers(p_namespace, p_key);
-        end if;
+        {{told.text}}
         if v_has_room then
           perform leasehold_internal.note_leases(p_namespace, 1);
         end if;

@@ -48,9 +48,7 @@ create or replace function leasehold_internal.core_granted(p_namespace text[], p
 language plpgsql security definer
 as $$
 begin
-  if exists (select from leasehold.watch) then
-    perform leasehold_internal.tell_watchers(p_namespace, p_key);
-  end if;
+  {{told.text}}
 end
 $$;
 comment on function leasehold_internal.core_granted is 'What follows the grant of scopes, for the extension leasehold_core';
@@ -66,9 +64,7 @@ begin
   if exists (select from leasehold.policy p where p.max_leases is not null) then
     perform leasehold_internal.note_leases(p_namespace, -1);
   end if;
-  if exists (select from leasehold.watch) then
-    perform leasehold_internal.tell_watchers(p_namespace, p_key);
-  end if;
+  {{told.text}}
   if exists (select from leasehold.waiter q where q.coordinator is null) then
     perform leasehold_internal.wake_sql_users(p_namespace, p_key);
   end if;

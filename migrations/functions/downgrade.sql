@@ -43,9 +43,7 @@ begin
   v_work := array[row(1, p_namespace, p_key, p_lease_key, null, null, null, null, case when found then v_scope end,
                       case when found then 'locked' else 'missing' end, null, null, null, null, null)::leasehold.item_work];
   v_work := leasehold_internal.take_holders(leasehold_internal.mark_busy(v_work), false);
-  v_now := clock_timestamp();
-  v_life := leasehold_internal.life(null);
-  v_work := leasehold_internal.mark_lost(v_work, v_life, v_now);
+  {{lost_marked.text}}
   v_holder := (v_work[1]).scope;
   -- What a shared holder takes already it keeps, whatever the capacity is now.
   if (v_work[1]).outcome = 'ok' and p_units > coalesce(v_holder.units, v_rules.capacity) then

@@ -8,8 +8,7 @@ declare
   v_denial text := leasehold_internal.denial('lease', end_reason.namespace);
   v_problem leasehold_internal.problem := leasehold_internal.holder_problem(end_reason.namespace, end_reason.key, end_reason.lease_key);
 begin
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   return coalesce(
     (select coalesce(leasehold_internal.end_reason(s, end_reason.lease_key), case when s.lapsed and s.lease_key = end_reason.lease_key then 'expired' end)
        from leasehold.scope s

@@ -21,8 +21,7 @@ declare
   v_next text;
   v_problem leasehold_internal.problem := leasehold_internal.scope_problem(explain.namespace, explain.key);
 begin
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   select s.* into v_scope from leasehold.scope s where s.namespace = explain.namespace and s.key = explain.key;
   select r.* into v_rules from leasehold_internal.policies_of(array[explain.namespace]) r;
   state := coalesce(v_scope.state, 'free');

@@ -28,8 +28,7 @@ begin
   if v_problem.field is null and guard.token is null then
     v_problem := row('token', 'the token of the lease');
   end if;
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   lock table leasehold.guard_session in row share mode;
   perform 1 from leasehold.scope s where s.namespace = guard.namespace and s.key = guard.key and s.state <> 'shared' for key share;
   if found then

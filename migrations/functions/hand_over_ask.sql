@@ -57,8 +57,7 @@ begin
       v_problem := row('lease_key', 'that of a waiter in the queue of this scope');
     end if;
   end if;
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   if v_waiter.lease_key is null then
     perform leasehold_internal.audit_add(null, null, 'ask_hand_over', ask_hand_over.namespace, ask_hand_over.key, ask_hand_over.token, ask_hand_over.reason);
   end if;
@@ -89,8 +88,7 @@ declare
   v_problem leasehold_internal.problem := leasehold_internal.refusal_problem(
                                              refuse_hand_over.namespace, refuse_hand_over.key, refuse_hand_over.lease_key, refuse_hand_over.reason);
 begin
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   return leasehold_internal.refuse_one(
            refuse_hand_over.namespace, refuse_hand_over.key, refuse_hand_over.lease_key, refuse_hand_over.reason) = 'refused';
 end

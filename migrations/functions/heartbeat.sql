@@ -14,8 +14,7 @@ declare
 begin
   perform set_config('leasehold.hooks', 'inline', true);
   v_problem := leasehold_internal.holder_problem(heartbeat.namespace, heartbeat.key, heartbeat.lease_key);
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   begin
     perform 1
        from leasehold.scope s

@@ -67,9 +67,7 @@ begin
                     for no key update skip locked) x
                where i.namespace <> all (v_careful)
               offset 0) w
-       where s.ctid = w.row_id
-         and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
-                          else v_started_at + s.duration + s.grace end
+       {{unexpired.text}}
       returning w.n::integer as n, s.deadline, s.duration, s.heartbeats)
     select r.n, 'ok', leasehold_internal.to_us(r.duration), r.deadline, r.heartbeats, null::text, null::text, null::bigint, null::integer,
            null::boolean
@@ -120,9 +118,7 @@ begin
                     for no key update skip locked) x
                where i.namespace <> all (v_careful) and i.n <> all (v_done)
               offset 0) w
-       where s.ctid = w.row_id
-         and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
-                          else v_started_at + s.duration + s.grace end
+       {{unexpired.text}}
       returning w.n::integer as n, s.deadline, s.duration, s.heartbeats, s.token, s.units, s.slots is not null as has_slots)
     select coalesce(array_agg(r.n), '{}'), array_agg(r.deadline), array_agg(leasehold_internal.to_us(r.duration)), array_agg(r.heartbeats),
            array_agg(r.token), array_agg(r.units), array_agg(r.has_slots)
@@ -178,9 +174,7 @@ begin
            for no key update skip locked) s on true);
   -- A lease may have become shared in between.
   v_work := leasehold_internal.mark_busy(leasehold_internal.take_holders(v_work, false));
-  v_now := clock_timestamp();
-  v_life := leasehold_internal.life(null);
-  v_work := leasehold_internal.mark_lost(v_work, v_life, v_now);
+  {{lost_marked.text}}
   if exists (select from leasehold.registered_hook) then
     v_work := leasehold_internal.hook_items(v_work, 'heartbeat', leasehold_internal.runs_hooks(false), v_now);
   end if;

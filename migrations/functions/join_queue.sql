@@ -37,8 +37,7 @@ begin
       v_problem := row('units', format('1 to %s, is %s', coalesce(v_rules.capacity, 1000000), coalesce(join_queue.units::text, 'null')));
     end if;
   end if;
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   v_denied := leasehold_internal.priority_denial(join_queue.namespace, join_queue.key, join_queue.lease_key, join_queue.priority);
   if v_denied is not null then
     raise exception 'access_denied: priority must be %', v_denied using errcode = 'LH007', detail = 'priority', hint = v_denied;

@@ -14,8 +14,7 @@ declare
   v_problem leasehold_internal.problem := leasehold_internal.holder_problem(
                                              leave_queue.namespace, leave_queue.key, leave_queue.lease_key);
 begin
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   select w.items into v_items
     from leasehold.waiter w
    where w.namespace = leave_queue.namespace and w.key = leave_queue.key and w.lease_key = leave_queue.lease_key;

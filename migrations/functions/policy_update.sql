@@ -23,9 +23,7 @@ declare
   v_rules leasehold.rules[];
   v_problem leasehold_internal.problem := leasehold_internal.subtree_problem(p_namespace);
 begin
-  if v_problem.field is not null then
-    return v_problem;
-  end if;
+  {{problem.text}}
   for v_change in
     select c.name, c.value from unnest(p_columns, p_values) with ordinality as c (name, value, place) order by c.place
   loop
@@ -86,9 +84,7 @@ begin
    where x.field is not null
    order by r.namespace collate "C"
    limit 1;
-  if v_problem.field is not null then
-    return v_problem;
-  end if;
+  {{problem.text}}
 
   perform leasehold_internal.audit_add(p_by, p_peer, case when array_remove(p_values, null) = '{}' then 'policy_reset' else 'policy_set' end,
                                        p_namespace, null, null, v_words);

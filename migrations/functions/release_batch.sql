@@ -53,9 +53,7 @@ begin
                     for update skip locked) x
                where i.namespace <> all (case when i.failed then v_hooked_fail when i.failed is null then v_hooked_ok || v_hooked_fail else v_hooked_ok end)
               offset 0) w
-       where s.ctid = w.row_id
-         and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
-                          else v_started_at + s.duration + s.grace end
+       {{unexpired.text}}
       returning w.n::integer as n)
     select coalesce(array_agg(e.n), '{}') into v_done from ended e;
     if exists (select from leasehold.policy p where p.history) or exists (select from leasehold.watch)
@@ -121,9 +119,7 @@ begin
   if exists (select 1 from unnest(v_work) w where w.hold = 'missing' or (w.scope).lease_key is distinct from w.lease_key) then
     v_work := leasehold_internal.take_holders(leasehold_internal.mark_busy(v_work), true);
   end if;
-  v_now := clock_timestamp();
-  v_life := leasehold_internal.life(null);
-  v_work := leasehold_internal.mark_lost(v_work, v_life, v_now);
+  {{lost_marked.text}}
   -- The queue is read here, after the locks.
   v_live := leasehold_internal.live_coordinators(v_now);
   -- The same lease twice in a batch is released once.

@@ -13,8 +13,7 @@ begin
   if v_problem.field is null and (error is null or octet_length(error) > 8192) then
     v_problem := row('error', 'a text of at most 8192 bytes' || coalesce(', has ' || octet_length(error), ''));
   end if;
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   v_answer := leasehold_internal.release_one(namespace, key, lease_key, true, error);
   {{released.text}}
 end

@@ -16,8 +16,7 @@ begin
   if v_problem.field is null and (octet_length(result::text) > 8192) then
     v_problem := row('result', 'at most 8192 bytes as text, has ' || octet_length(result::text));
   end if;
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   v_answer := leasehold_internal.release_one(namespace, key, lease_key, false, result::text);
   {{released.text}}
 end

@@ -250,8 +250,7 @@ declare
   v_denial text := leasehold_internal.denial('admin', name);
   v_problem leasehold_internal.problem := leasehold_internal.settings_problem(v_new);
 begin
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   return leasehold_internal.write_schedule(null, null, v_new);
 end
 $$;
@@ -272,8 +271,7 @@ begin
   if v_problem.field is null and paused is null then
     v_problem := row('paused', 'true or false');
   end if;
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   return leasehold_internal.write_pause(null, null, name, paused);
 end
 $$;
@@ -291,8 +289,7 @@ declare
   v_denial text := leasehold_internal.denial('admin', name);
   v_problem leasehold_internal.problem := leasehold_internal.schedule_problem(name, false);
 begin
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   return leasehold_internal.write_removal(null, null, name);
 end
 $$;
@@ -317,8 +314,7 @@ begin
       v_problem := leasehold_internal.run_problem();
     end if;
   end if;
-  {{refused.text}}
-  {{denied.text}}
+  {{checked.text}}
   return v_at;
 end
 $$;

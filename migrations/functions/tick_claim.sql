@@ -129,9 +129,7 @@ as $$
 declare
   v_problem leasehold_internal.problem := leasehold_internal.schedule_problem(p_name, true);
 begin
-  if v_problem.field is not null then
-    return v_problem;
-  end if;
+  {{problem.text}}
   return leasehold_internal.acquire_problem(
     p_name, 'tick', coalesce(p_duration, (select r.max_duration from leasehold_internal.policies_of(array[p_name]) r)), p_owner, p_lease_key, p_labels,
     'exclusive', 1, null);
