@@ -94,6 +94,8 @@ TEMPLATE = "leasehold_template"
 class Cluster:
     """A private PostgreSQL on a unix socket. `migrated`: its first databases will be copies of one with the schema. `port`: it also listens there."""
 
+    port = None
+
     def __init__(self, settings=(), migrated=False, port=None):
         self.port = port
         self.programs = _pg_bin()

@@ -208,6 +208,14 @@ static void say_missing(const struct lh_spread_namespace *spread, const char *wh
              spread->ns, row_names(spread, other), own_names(spread, own));
 }
 
+/* Between two databases that this daemon has, keys are for a moment in neither. */
+static bool lacks_a_section(const struct lh_spread_namespace *spread)
+{
+    char own[NAMES_BYTES], other[NAMES_BYTES];
+
+    return strcmp(row_names(spread, other), own_names(spread, own)) != 0;
+}
+
 bool lh_places_why_not(const struct lh_places *places, const char *ns, const char *key,
                        char words[LH_SPREAD_WORDS_BYTES])
 {
@@ -257,7 +265,7 @@ bool lh_places_lack_leases(const struct lh_places *places, char words[LH_SPREAD_
         const struct lh_spread_namespace *spread = &places->spread[i];
         if (!lh_spread_lacks_leases(spread->slots))
             continue;
-        if (lh_spread_has(spread->slots, LH_SPREAD_MISSING))
+        if (lh_spread_has(spread->slots, LH_SPREAD_MISSING) && lacks_a_section(spread))
             say_missing(spread, "some keys", words);
         else
             snprintf(words, LH_SPREAD_WORDS_BYTES, "keys of %s are on their way between databases", spread->ns);
