@@ -1,4 +1,4 @@
-"""The second try of a suite: what has failed runs once more, alone, with servers of its own. It may have been in a hurry on a busy machine.
+"""The second try of a suite: what has failed runs once more, alone (tests/lib/second_try.py), with servers of its own. It may have been in a hurry on a busy machine.
 
     failures = [(program, names)]                   what the programs said in tell() that failed; none: that one ended badly and named nothing
     good = second(failures, attempt)                attempt(site, program, names): whether these passed, and its names
@@ -9,6 +9,7 @@ import re
 import sys
 
 import control
+import second_try
 
 LINE = re.compile(r"^(case \w+ on \w+|test \S+) (passed|failed)$")
 MOST = 5  # more failures are no bad luck
@@ -41,7 +42,7 @@ def second(failures, attempt, servers=control.Control):
         print(f"{count} failed, too many for a second try" if count > MOST else "a program ended badly, without a word of what failed", flush=True)
         return False
     good = True
-    with servers() as site:
+    with second_try.alone(), servers() as site:
         for program, names in failures:
             is_good, failed = attempt(site, program, names)
             good &= is_good

@@ -3,10 +3,10 @@
 A suite counts what its runner counted. One that ends badly without a counted failure, that runs nothing, that skips
 something or that takes too long has failed once more: nothing is silently left out.
 
-What failed is named once more at the end. A pytest test that failed is run again, alone: these tests play with signals,
-time-outs and whole clusters beside each other, and a busy machine may cost one of them its turn. One that passes then has
-passed, and the end names it as unsteady: somebody looks why. So are a program of unit tests, most of which talk over real
-sockets, and a test of clients. The suite versions has a second try as a whole. Suites that look for
+What failed is named once more at the end. A pytest test that failed is run again, alone, when all suites have had their first
+try: these tests play with signals, time-outs and whole clusters beside each other, and a busy machine may cost one of them its
+turn. One that passes then has passed, and the end names it as unsteady: somebody looks why. So are a program of unit tests, most of
+which talk over real sockets, a test of clients, and a step of the suite versions. Suites that look for
 broken promises (sql, isolation, soak, model, fuzz, ha, ha-newest, ha-async) have one try: what breaks a promise once in a while is a fault,
 not bad luck.
 
@@ -30,6 +30,7 @@ import xml.etree.ElementTree as ElementTree
 
 import fast
 import rundir
+import second_try
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, 'build')
@@ -37,8 +38,9 @@ SANITIZED = os.path.join(ROOT, 'build-sanitized')
 
 
 class Output(threading.local):
-    """What the suite of this thread has printed, what its lines begin with, and whether its processes have the lowest priority."""
+    """The suite of this thread, what it has printed, what its lines begin with, and whether its processes have the lowest priority."""
     def __init__(self):
+        self.suite = None
         self.kept = []
         self.begin = ''
         self.is_low = False
@@ -64,6 +66,7 @@ class Suite:
         self.run = run
         self.limit_s = limit_s
         self.ended = threading.Event()
+        self.is_at_rest = threading.Event()  # it has ended, or waits for its second try
 
 
 def begin_process():
@@ -94,9 +97,13 @@ def execute(command, limit_s, environment=None):
         if not ended.wait(20):
             end(process, signal.SIGKILL)
 
-    timer = threading.Timer(limit_s, give_up)
-    timer.daemon = True
-    timer.start()
+    def patience():
+        timer = threading.Timer(limit_s, give_up)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    timer = patience()
     lines = []
     try:
         for raw in process.stdout:
@@ -104,6 +111,11 @@ def execute(command, limit_s, environment=None):
             lines.append(line)
             output.kept.append(line.rstrip())
             output.line(line)
+            if line.rstrip() == second_try.WAITS:
+                timer.cancel()
+                output.suite.is_at_rest.set()
+            elif line.rstrip() == second_try.BEGINS:
+                timer = patience()
         process.wait()
     except BaseException:
         end(process, signal.SIGTERM)
@@ -132,6 +144,15 @@ TRIED_AGAIN = 5
 TOLD = 20
 
 
+def alone():
+    """Around the second try of this thread's suite."""
+    def told(line):
+        output.line(line)
+        if line == second_try.WAITS:
+            output.suite.is_at_rest.set()
+    return second_try.alone(told)
+
+
 def settle(passed, failed, status):
     return passed, failed if failed or (status == 0 and passed) else 1
 
@@ -145,19 +166,6 @@ def script(*command, environment=None):
         passed, failed = map(int, found[-1]) if found else (0, 0)
         unsteady.extend('%s: %s' % (suite.name, name) for name in re.findall(r'^\S*unsteady: (.*)', text, re.M))
         return settle(passed, failed, status)
-    return run
-
-
-def twice(runner):
-    """A suite of whole programs that are killed and cut off, as those of pytest, but that cannot run one test alone."""
-    def run(suite, options):
-        result = runner(suite, options)
-        if 0 < result[1] <= TRIED_AGAIN:
-            output.line('once more')
-            kept_first = tell(output.kept)
-            result = runner(suite, options)
-            unsteady.extend('%s: %s' % (suite.name, line) for line in kept_first if not result[1])
-        return result
     return run
 
 
@@ -226,7 +234,8 @@ def meson(directory, environment=None):
         for name in bad if is_luck(bad, said) else ():
             output.line('once more, alone: %s' % name)
             words = tell(output.kept)
-            again = once(suite, name.split(' / ')[-1])[0].get(name, (0, 1))
+            with alone():
+                again = once(suite, name.split(' / ')[-1])[0].get(name, (0, 1))
             if not again[1]:
                 results[name] = again
                 unsteady.extend('%s: %s' % (suite.name, line) for line in words)
@@ -245,7 +254,7 @@ def pytest(directory, workers, build_directory=BUILD, environment=None, marked=N
     def run(suite, options):
         with tempfile.TemporaryDirectory() as scratch:
             command = [sys.executable, '-B', '-m', 'pytest', '-v', '-p', 'no:cacheprovider', '--timeout', str(TEST_LIMIT_S), '--durations', '10', *(['-m', marked] if marked else [])]
-            environs = {'LEASEHOLD_TEST_BUILD': build_directory, **(environment or {})}
+            environs = {'LEASEHOLD_TEST_BUILD': build_directory, 'COLUMNS': '300', **(environment or {})}  # with why it failed, in its line
             report = os.path.join(scratch, 'report.xml')
             # A hang below Python is ended with its process, which only xdist outlives.
             several = ['-n', str(workers), '--dist', 'loadfile', '--timeout-method', 'thread'] if workers > 1 else []
@@ -257,8 +266,11 @@ def pytest(directory, workers, build_directory=BUILD, environment=None, marked=N
             for name in dict.fromkeys(bad) if is_luck(bad, output.kept) else ():
                 again = os.path.join(scratch, 'again.xml')
                 output.line('once more, alone: %s' % name)
-                if execute([*command, '--junitxml', again, name], suite.limit_s, environs)[1] == 0 and judge(again) == (1, []):
-                    unsteady.append('%s: %s' % (suite.name, name))
+                words = [line for line in output.kept if line.startswith(('FAILED %s' % name, 'ERROR %s' % name))][-1:] or [name]
+                with alone():
+                    status_again = execute([*command, '--junitxml', again, name], suite.limit_s, environs)[1]
+                if status_again == 0 and judge(again) == (1, []):
+                    unsteady.append('%s: %s' % (suite.name, words[0]))
                     passed += 1
                     bad = [other for other in bad if other != name]
         return settle(passed, len(bad), 0 if passed and not bad and status == 1 else status)
@@ -321,7 +333,7 @@ SUITES = (
     Suite('integration', pytest('tests/integration', 4, SANITIZED, SANITIZER, 'not release_build'), 1800),
     Suite('integration-release', pytest('tests/integration', 2, marked='release_build'), 600),
     *(Suite('clients-' + package, script('tests/clients/run', package), 1200) for package in ('java', 'python', 'node', 'go', 'rust')),
-    Suite('versions', twice(versions()), 3600),
+    Suite('versions', versions(), 3600),
     Suite('model', script('tests/model/run'), 3600),
     # About a minute; hours by hand.
     Suite('simulation', script('tests/simulation/run', '--seeds', '12000', '--first', '201', '--jobs', '1'), 3600),
@@ -368,7 +380,7 @@ def run_one(suite, options, results, told):
     needs = next((other for other in SUITES if other.name == NEEDS.get(suite.name)), None)
     if needs:
         needs.ended.wait()
-    output.begin = '  %s: ' % suite.name
+    output.suite, output.begin = suite, '  %s: ' % suite.name
     output.show('== %s\n' % suite.name)
     begun = time.monotonic()
     output.kept = []
@@ -379,6 +391,7 @@ def run_one(suite, options, results, told):
             results[suite.name] = suite.run(suite, options)
     finally:
         suite.ended.set()
+        suite.is_at_rest.set()
     output.show('== %s: %d passed, %d failed, %d s\n' % (suite.name, *results[suite.name], time.monotonic() - begun))
     if results[suite.name][1]:
         told += ['%s: %s' % (suite.name, line) for line in tell(output.kept)]
@@ -396,13 +409,17 @@ def run_all(suites, options, results, told):
             return lane.popleft()
 
     def run_lanes(*lanes, is_low=False):
-        output.is_low = is_low
         for lane in lanes:
             while (suite := take(lane)) is not None:
-                run_one(suite, options, results, told)
+                threads.append(begin(run_in_thread, suite, is_low=is_low))
+                suite.is_at_rest.wait()
 
-    def begin(*lanes, is_low=False):
-        thread = threading.Thread(target=run_lanes, args=lanes, kwargs={'is_low': is_low}, daemon=True)
+    def run_in_thread(suite, is_low):
+        output.is_low = is_low
+        run_one(suite, options, results, told)
+
+    def begin(function, *arguments, is_low=False):
+        thread = threading.Thread(target=function, args=arguments, kwargs={'is_low': is_low}, daemon=True)
         thread.start()
         return thread
 
@@ -410,11 +427,15 @@ def run_all(suites, options, results, told):
     results.update((suite.name, (0, 1)) for suite in suites)
     lane, clients = lane_of(LANE), lane_of(CLIENTS)
     others = lane_of(name for name in by_name if name not in LOW + LANE + CLIENTS + sum(QUIET, ()))
-    low = begin(lane_of(LOW), is_low=True)
-    for lanes in ((others, lane), (lane, clients, others), (clients,)), *([(lane_of([name]),) for name in group] for group in QUIET):
-        for thread in [begin(*each) for each in lanes]:
-            thread.join()
-    low.join()
+    threads = []
+    with second_try.later():
+        low = begin(run_lanes, lane_of(LOW), is_low=True)
+        for lanes in ((others, lane), (lane, clients, others), (clients,)), *([(lane_of([name]),) for name in group] for group in QUIET):
+            for thread in [begin(run_lanes, *each) for each in lanes]:
+                thread.join()
+        low.join()
+    for thread in threads:
+        thread.join()
 
 
 def main():

@@ -1,23 +1,13 @@
 package leasehold;
 
 import java.util.Optional;
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.TestWatcher;
 
-/** Prints a line for each test, as tests/clients/run wants it. Surefire runs again, in this process, what has failed: then the second try counts. */
+/** Prints a line for each test, as tests/clients/run wants it. What has failed is run again, with leasehold.again: then the second try counts. */
 public class Reporter implements TestWatcher {
     /** In the run with the oldest libraries: in the names of tests and scopes, for the runs share databases. */
     static final String LIBRARIES = System.getProperty("leasehold.libraries", "");
-
-    private static final Set<String> FAILED = ConcurrentHashMap.newKeySet();
-    private static final Set<String> METHODS = ConcurrentHashMap.newKeySet(); // of those
-
-    /** Whether this is a second try, which must not find what the first one left. */
-    static boolean isAgain(String method) {
-        return METHODS.contains(method);
-    }
 
     /** A case of cases.json, on one of its transports. */
     interface Case {
@@ -50,10 +40,7 @@ public class Reporter implements TestWatcher {
         Optional<String> on = context.getTestInstance().filter(Case.class::isInstance).map(each -> ((Case) each).on());
         String test = on.isPresent() && LIBRARIES.isEmpty() ? "case " + name + " on " + on.get() : "test java" + LIBRARIES + "-" + name
                 + on.map(each -> "-" + each).orElse(with);
-        boolean isFirst = outcome.equals("failed") && FAILED.add(test);
-        if (isFirst) {
-            METHODS.add(name);
-        }
+        boolean isFirst = outcome.equals("failed") && !Boolean.getBoolean("leasehold.again");
         System.out.println(test + " " + outcome + (isFirst ? " once" : ""));
     }
 }

@@ -42,7 +42,7 @@ final class Site implements AutoCloseable {
 
     Site(String on, String key) {
         this.on = on;
-        this.key = key + Reporter.LIBRARIES + (Reporter.isAgain(key) ? "-again" : "");
+        this.key = key + Reporter.LIBRARIES;
         url = System.getenv(on.equals("pooler") ? "LEASEHOLD_TEST_POOLER" : on.equals("grpc") ? "LEASEHOLD_TEST_DAEMONS"
                 : "LEASEHOLD_TEST_SQL" + Reporter.LIBRARIES.replace('-', '_'));
         direct = on.equals("pooler") ? System.getenv("LEASEHOLD_TEST_POOLED") : url;
