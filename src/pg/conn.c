@@ -252,19 +252,23 @@ struct lh_pg_conn *lh_pg_conn_create(struct lh_loop *loop, const struct lh_pg_co
                                      const struct lh_pg_conn_events *events, void *arg)
 {
     struct lh_pg_conn *conn = lh_alloc_zero(1, sizeof(*conn));
+    int64_t timeout_us;
 
     conn->loop = loop;
     conn->steps = &steps;
     conn->options = *options;
-    conn->answer_limit_us = options->statement_timeout_us;
     conn->name = lh_strdup(options->name == NULL ? "" : options->name);
     conn->options.name = conn->name;
     conn->options.conninfo = NULL;
     if (options->servers == NULL)
         conn->own_servers = lh_pg_servers_create(loop, options->conninfo);
     conn->servers = options->servers != NULL ? options->servers : conn->own_servers;
-    if (lh_pg_hosts_connect_timeout_us(lh_pg_servers_hosts(conn->servers)) > 0)
-        conn->options.connect_timeout_us = lh_pg_hosts_connect_timeout_us(lh_pg_servers_hosts(conn->servers));
+    timeout_us = lh_pg_hosts_connect_timeout_us(lh_pg_servers_hosts(conn->servers));
+    if (timeout_us > 0)
+        conn->options.connect_timeout_us = timeout_us;
+    if (timeout_us > 0 && options->is_pulse)
+        conn->options.statement_timeout_us = timeout_us;
+    conn->answer_limit_us = conn->options.statement_timeout_us;
     lh_pg_servers_join(conn->servers, conn);
     conn->events = *events;
     conn->arg = arg;

@@ -59,7 +59,8 @@ struct lh_pg_conn_options {
     int64_t answer_slack_us;
     /* Limit of one attempt, which is one host's; default 3 s, or the conninfo's. */
     int64_t connect_timeout_us;
-    /* If it gets no answer, the server counts as silent: all connections with the same `servers` end. */
+    /* If it gets no answer, the server counts as silent: all connections with the same `servers` end. connect_timeout of
+       the conninfo is its statement_timeout. */
     bool is_pulse;
     size_t max_in_flight; /* queries beyond it are refused; default 1024 */
 };

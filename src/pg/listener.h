@@ -24,7 +24,8 @@ struct lh_pg_listener_options {
     const char *name;              /* name in logs; default "listener"; copied */
     const char *channel;           /* copied */
     int64_t check_interval_us;     /* default 500 ms */
-    /* Without an answer to LISTEN or a check within it, the server is silent. Default 3 s. */
+    /* Without an answer to LISTEN or a check within it, the server is silent. Default 3 s, or
+       connect_timeout of the conninfo. */
     int64_t answer_timeout_us;
 };
 

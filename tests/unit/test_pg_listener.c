@@ -12,6 +12,7 @@ static struct lh_loop *loop;
 static struct lh_pg_listener *listener;
 static unsigned ups, downs, closes, notifications;
 static char last_payload[64];
+static struct lh_error last_error;
 
 static void on_up(void *arg)
 {
@@ -21,6 +22,7 @@ static void on_up(void *arg)
 static void on_down(void *arg, const struct lh_error *error)
 {
     downs++;
+    last_error = *error;
 }
 
 static void on_notify(void *arg, const char *payload)
@@ -34,7 +36,7 @@ static void on_closed(void *arg)
     closes++;
 }
 
-static void start(int64_t check_interval_us, int64_t answer_timeout_us)
+static void start_with(const char *setting, int64_t check_interval_us, int64_t answer_timeout_us)
 {
     static const struct lh_pg_listener_events events = {on_up, on_down, on_notify};
     struct lh_pg_listener_options options;
@@ -43,7 +45,7 @@ static void start(int64_t check_interval_us, int64_t answer_timeout_us)
     ups = downs = closes = notifications = 0;
     loop = lh_loop_create();
     lh_pg_listener_options_init(&options);
-    snprintf(conninfo, sizeof(conninfo), "%s application_name=test_listener", pg_fixture_conninfo());
+    snprintf(conninfo, sizeof(conninfo), "%s application_name=test_listener %s", pg_fixture_conninfo(), setting);
     options.conninfo = conninfo;
     options.channel = "test \"channel\"";
     options.check_interval_us = check_interval_us;
@@ -52,6 +54,11 @@ static void start(int64_t check_interval_us, int64_t answer_timeout_us)
     lh_pg_listener_start(listener);
     WAIT_FOR(loop, ups == 1);
     ck_assert(lh_pg_listener_is_up(listener));
+}
+
+static void start(int64_t check_interval_us, int64_t answer_timeout_us)
+{
+    start_with("", check_interval_us, answer_timeout_us);
 }
 
 static int backend_pid(void)
@@ -132,6 +139,20 @@ START_TEST(a_session_that_does_not_answer_its_check_is_replaced)
 }
 END_TEST
 
+START_TEST(connect_timeout_is_its_patience)
+{
+    int pid;
+
+    start_with("connect_timeout=1", 20 * LH_US_PER_MS, 600 * LH_US_PER_S);
+    pid = backend_pid();
+    ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+    WAIT_FOR(loop, downs == 1);
+    kill(pid, SIGCONT);
+    ck_assert_ptr_nonnull(strstr(last_error.message, "no answer within 1000 ms"));
+    finish();
+}
+END_TEST
+
 TCase *test_pg_listener(void)
 {
     TCase *tcase = tcase_create("listener");
@@ -140,5 +161,6 @@ TCase *test_pg_listener(void)
     tcase_add_test(tcase, it_listens_again_after_its_session_was_ended);
     tcase_add_test(tcase, it_never_leaves_a_transaction_open);
     tcase_add_test(tcase, a_session_that_does_not_answer_its_check_is_replaced);
+    tcase_add_test(tcase, connect_timeout_is_its_patience);
     return tcase;
 }
