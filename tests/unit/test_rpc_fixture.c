@@ -189,6 +189,8 @@ void rpc_setup(void)
     memset(&heard, 0, sizeof(heard));
     loop = lh_loop_create();
     lh_rpc_server_options_init(&server_options);
+    /* A test that is about neither may be kept from running for longer than the defaults. */
+    server_options.handshake_timeout_us = server_options.request_timeout_us = 300 * LH_US_PER_S;
     server_start();
 }
 
