@@ -5,7 +5,7 @@
  *
  * After 3.5 s without a sign of it in the database, other coordinators take a coordinator for dead and pass its waiters
  * over. So within about 5 s, or at the next tick if the reason is permanent, the waiters are handed back, to come again
- * by a coordinator that reaches the database. Their places are kept.
+ * by a coordinator that reaches the database, and so are watchers that wait for their beginning. Places are kept.
  *
  * A primary that was replaced but runs on still answers, and commits nothing when its synchronous standbys have left
  * it. So after 10 s without a tick that was committed the control connection looks at the other servers, again each
@@ -43,6 +43,13 @@ static void on_refused(struct lh_coordinator *c, enum lh_status status, const st
     lh_warn("%s: %s", what, words);
 }
 
+/* Whoever waits for the database. */
+static void hand_back_all(struct lh_coordinator *c)
+{
+    lh_scopes_hand_back_all(c);
+    lh_watch_hand_back(c);
+}
+
 static void on_enrolled(void *arg, enum lh_status status, const struct lh_error *error,
                         const struct lh_tick_answer *answer)
 {
@@ -62,7 +69,7 @@ static void on_enrolled(void *arg, enum lh_status status, const struct lh_error 
             lh_heap_set(&c->timers, &c->registration.timer, c->now_us);
     } else if (is_refusal(status)) {
         on_refused(c, status, error, "coordinator is not registered");
-        lh_scopes_hand_back_all(c);
+        hand_back_all(c);
     }
     lh_turn_end_event(c);
 }
@@ -118,7 +125,7 @@ void lh_registration_on_tick(struct lh_coordinator *c)
     registration->without_lane = lh_lanes_are_up(c) ? 0 : registration->without_lane + 1;
     registration->has_seen_lane |= lh_lanes_are_up(c) && lh_database_is_up(c);
     if (lh_readiness_is_given_up(c))
-        lh_scopes_hand_back_all(c);
+        hand_back_all(c);
     if (!lh_database_is_up(c))
         return;
     if (!lh_database_is_registered(c)) {

@@ -16,6 +16,8 @@ void lh_watch_on_timer(struct lh_coordinator *c);
 void lh_watch_on_news(void *arg);
 void lh_watch_on_registered(struct lh_coordinator *c);
 void lh_watch_on_down(struct lh_coordinator *c);
+/* Ends the watchers that are not active yet with DATABASE_UNAVAILABLE. */
+void lh_watch_hand_back(struct lh_coordinator *c);
 /* Ends the watchers with SHUTTING_DOWN. */
 void lh_watch_stop(struct lh_coordinator *c);
 

@@ -164,10 +164,10 @@ static void watch(struct seen *seen, const char *ns, bool include_children)
     fake_run(&world, MS(1));
 }
 
-static void start(void)
+static void use(struct fake_node *started)
 {
     memset(&db, 0, sizeof(db));
-    node = start_node();
+    node = started;
     db.ops = *node->store.ops;
     db.ops.watch_add = watch_add;
     db.ops.watch_remove = watch_remove;
@@ -176,6 +176,11 @@ static void start(void)
     db.ops.watch_settled = watch_settled;
     db.ops.take_events = take_events;
     node->store.ops = &db.ops;
+}
+
+static void start(void)
+{
+    use(start_node());
 }
 
 /* All the way, with this horizon. */
@@ -447,6 +452,33 @@ START_TEST(a_reconnection_ends_the_active_ones_after_it)
 }
 END_TEST
 
+START_TEST(no_watcher_waits_for_a_database_that_never_came)
+{
+    struct seen a;
+
+    world.min_delay_us = world.max_delay_us = MS(60000); /* until it connects */
+    use(fake_node_start(&world, &options));
+    watch(&a, "jobs", false);
+    fake_run(&world, MS(3000));
+    ck_assert_int_eq(a.ended, 0);
+    fake_run(&world, MS(3000));
+    ck_assert_int_eq(a.ended, 1);
+    ck_assert_int_eq(a.status, LH_DATABASE_UNAVAILABLE);
+}
+END_TEST
+
+START_TEST(no_watcher_waits_for_a_database_that_refuses_this_coordinator)
+{
+    struct seen a;
+
+    world.refuses_coordinators = true;
+    use(fake_node_start(&world, &options));
+    watch(&a, "jobs", false);
+    fake_run(&world, MS(100));
+    ck_assert_int_eq(a.status, LH_DATABASE_UNAVAILABLE);
+}
+END_TEST
+
 START_TEST(whoever_catches_up_is_told_at_the_end_of_a_run_that_began_later)
 {
     struct seen a;
@@ -516,6 +548,8 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, events_that_are_missing_end_who_is_active_and_add_who_is_not);
     tcase_add_test(tcase, a_database_that_has_forgotten_the_watches_gets_them_again);
     tcase_add_test(tcase, a_reconnection_ends_the_active_ones_after_it);
+    tcase_add_test(tcase, no_watcher_waits_for_a_database_that_never_came);
+    tcase_add_test(tcase, no_watcher_waits_for_a_database_that_refuses_this_coordinator);
     tcase_add_test(tcase, whoever_catches_up_is_told_at_the_end_of_a_run_that_began_later);
     tcase_add_test(tcase, a_watch_that_nobody_uses_is_removed_after_a_second);
 }

@@ -292,6 +292,11 @@ void lh_watch_on_registered(struct lh_coordinator *c)
 void lh_watch_on_down(struct lh_coordinator *c)
 {
     lh_heap_remove(&c->timers, &c->watching.timer);
+    lh_watch_hand_back(c);
+}
+
+void lh_watch_hand_back(struct lh_coordinator *c)
+{
     LH_WATCH_EACH(watch)
     LH_WATCHER_EACH(watcher, watch)
     if (!watcher->own.is_active)
