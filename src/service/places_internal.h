@@ -151,8 +151,9 @@ struct lh_place *lh_places_holding(const struct lh_places *places, const char *n
 /* Says why no lease of the key is granted. Returns false if there is no reason but that a database is away. */
 bool lh_places_why_not(const struct lh_places *places, const char *ns, const char *key,
                        char words[LH_SPREAD_WORDS_BYTES]);
-/* Says of which spread namespace leases may be in no database: lists would lack them. Returns false if there is none. */
-bool lh_places_lack_leases(const struct lh_places *places, char words[LH_SPREAD_WORDS_BYTES]);
+/* Says of which spread namespace leases may be in no database: lists of `ns` and what is below it would lack them. "" is
+   all. Returns false if there is none. */
+bool lh_places_lack_leases(const struct lh_places *places, const char *ns, char words[LH_SPREAD_WORDS_BYTES]);
 
 /* Counts slots; see lh_service_slots. */
 bool lh_places_slots(const struct lh_places *places, size_t index, struct lh_service_slots *slots);

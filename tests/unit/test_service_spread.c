@@ -317,21 +317,23 @@ static void teardown(void)
     test_arena_reset();
 }
 
-static const char *const jobs[] = {"jobs"};
+static const char *const spread[] = {"jobs", "more.jobs"};
+static size_t spread_count;
 
 static struct lh_service_place new_place(int at)
 {
     fake_store_init(&stores[at]);
     coordinators[at] = (struct lh_coordinator){.store = &stores[at].base, .readiness.is_ready = true};
     return (struct lh_service_place){
-        .name = abc[at], .coordinator = &coordinators[at], .spread = jobs, .spread_count = 1};
+        .name = abc[at], .coordinator = &coordinators[at], .spread = spread, .spread_count = spread_count};
 }
 
-static struct lh_service *start(void)
+static struct lh_service *start_with(size_t count)
 {
     struct lh_service_options options;
     struct lh_service_place places[2];
 
+    spread_count = count;
     lh_service_options_init(&options);
     options.loop = loop;
     memset(coordinators, 0, sizeof(coordinators));
@@ -340,18 +342,28 @@ static struct lh_service *start(void)
     return lh_service_create_placed(places, 2, &options);
 }
 
+static struct lh_service *start(void)
+{
+    return start_with(1);
+}
+
 static void stop(struct lh_service *service)
 {
     fake_client_gone(service);
     lh_service_destroy(service);
 }
 
-static void answer(int place, const struct lh_spread_row *row)
+static void answer_all(int place, const struct lh_spread_row *rows, size_t count)
 {
-    struct lh_spread_answer answer = {row, row != NULL};
+    struct lh_spread_answer answer = {rows, count};
 
     coordinators[place].on_spread(coordinators[place].spread_arg, &answer);
     lh_loop_run_once(loop, 0); /* the looks at open calls */
+}
+
+static void answer(int place, const struct lh_spread_row *row)
+{
+    answer_all(place, row, row != NULL);
 }
 
 static struct lh_rpc_call *acquire(struct lh_service *service, const char *key)
@@ -520,6 +532,12 @@ START_TEST(a_key_that_two_databases_have_is_refused_with_both_names)
 }
 END_TEST
 
+/* A namespace, and of which spread one the words are: itself, above it or below it. */
+static const struct {
+    const char *ns, *of;
+} asked[] = {{"jobs", " of jobs: "},           {"jobs.x", " of jobs: "},           {"more", " of more.jobs: "},
+             {"more.jobs", " of more.jobs: "}, {"more.jobs.x", " of more.jobs: "}, {"", " of jobs: "}};
+
 START_TEST(a_list_without_some_keys_says_where_they_are)
 {
     struct lh_service *service = start();
@@ -539,6 +557,81 @@ START_TEST(a_list_without_some_keys_says_where_they_are)
     answer(1, &b);
     ck_assert_str_eq(lh_call_words_of_outage(service, "jobs", NULL, "call again", words),
                      "keys of jobs are on their way between databases: call again");
+    stop(service);
+}
+END_TEST
+
+START_TEST(keys_in_no_database_of_all_sections_may_be_those_of_a_move_that_ended_early)
+{
+    struct lh_service *service = start();
+    struct lh_spread_row a = settled("a", ab, 2), b = row_of("b", ab, 2, true);
+    char words[LH_OUTAGE_WORDS_BYTES];
+
+    answer(0, &a);
+    answer(1, &b);
+    ck_assert_str_eq(lh_call_words_of_outage(service, "jobs", NULL, "call again", words),
+                     "no database has some keys of jobs: a move of keys is under way, or was interrupted: call again");
+    check_refused(acquire(service, "k1"),
+                  "no database has this key of jobs: a move of keys is under way, or was interrupted");
+    stop(service);
+}
+END_TEST
+
+START_TEST(words_without_a_key_are_of_the_namespace_that_was_asked_for)
+{
+    struct lh_service *service = start_with(2);
+    struct lh_spread_row rows[2][2]; /* of jobs and of more.jobs */
+    char words[LH_OUTAGE_WORDS_BYTES];
+
+    for (int i = 0; i < 2; i++) {
+        rows[i][0] = rows[i][1] = settled(ab[i], ab, 2);
+        rows[i][1].ns = "more.jobs";
+    }
+    move_all(&rows[1][0], NULL);
+    move_all(&rows[1][1], NULL);
+    answer_all(0, rows[0], 2);
+    answer_all(1, rows[1], 2);
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+        lh_call_words_of_outage(service, asked[i].ns, NULL, "call again", words);
+        ck_assert_msg(strstr(words, asked[i].of) != NULL, "%s: %s", asked[i].ns, words);
+    }
+    ck_assert(!lh_places_lack_leases(service->places, "more.jobsx", words));
+    ck_assert(!lh_places_lack_leases(service->places, "job", words));
+    stop(service);
+}
+END_TEST
+
+static struct lh_rpc_call *watch_jobs(struct lh_service *service)
+{
+    struct lh_rpc_call *call = fake_call(service, "/leasehold.v1.LeaseService/WatchLeases");
+    Leasehold__V1__WatchLeasesRequest request;
+    char name[] = "jobs", *segment = name;
+
+    leasehold__v1__watch_leases_request__init(&request);
+    request.namespace_ = &segment;
+    request.n_namespace_ = 1;
+    fake_call_message(call, &request.base);
+    return call;
+}
+
+START_TEST(a_watch_waits_for_no_database_without_keys_that_is_given_up)
+{
+    struct lh_service *service = start();
+    struct lh_spread_row a = settled("a", ab, 2), b = settled("b", ab, 2);
+    struct lh_service_place c = new_place(2);
+    struct lh_rpc_call *call;
+
+    answer(0, &a);
+    answer(1, &b);
+    lh_service_add(service, &c);
+    call = watch_jobs(service);
+    for (int i = 0; i < 2; i++)
+        coordinators[i].watcher->on_active(coordinators[i].watcher);
+    ck_assert(!call->has_headers); /* its database may come yet */
+    coordinators[2].watcher->on_end(coordinators[2].watcher, LH_DATABASE_UNAVAILABLE);
+    ck_assert(call->has_headers);
+    ck_assert(!call->is_finished);
+    fake_call_end(call, LH_RPC_END_CANCELED);
     stop(service);
 }
 END_TEST
@@ -614,6 +707,9 @@ Suite *spread_suite(void)
     tcase_add_test(tcase, a_database_comes_and_goes_and_keys_in_between);
     tcase_add_test(tcase, a_key_that_two_databases_have_is_refused_with_both_names);
     tcase_add_test(tcase, a_list_without_some_keys_says_where_they_are);
+    tcase_add_test(tcase, keys_in_no_database_of_all_sections_may_be_those_of_a_move_that_ended_early);
+    tcase_add_test(tcase, words_without_a_key_are_of_the_namespace_that_was_asked_for);
+    tcase_add_test(tcase, a_watch_waits_for_no_database_without_keys_that_is_given_up);
     tcase_add_test(tcase, a_renewal_goes_to_no_database_that_may_not_know_the_lease);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -101,7 +101,7 @@ const char *lh_call_words_of_outage(const struct lh_service *service, const char
         snprintf(words, LH_OUTAGE_WORDS_BYTES, "%s: %s", why_not, what_next);
         return words;
     }
-    if (key == NULL && !is_away(place) && lh_places_lack_leases(service->places, why_not)) {
+    if (key == NULL && !is_away(place) && lh_places_lack_leases(service->places, ns != NULL ? ns : "", why_not)) {
         snprintf(words, LH_OUTAGE_WORDS_BYTES, "%s: %s", why_not, what_next);
         return words;
     }

@@ -330,7 +330,7 @@ static void begin_list(struct lh_rpc_call *call, struct lh_access_caller *who, c
 
     if (!lh_permit_any(call, who, LH_RIGHT_READ, request->ns, include_children))
         return;
-    store_call = lh_store_call_create(call, NULL, NULL);
+    store_call = lh_store_call_create(call, request->ns, NULL);
     if (store_call == NULL)
         return;
     store_call->filter = filter;

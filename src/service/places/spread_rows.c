@@ -186,34 +186,39 @@ static const char *own_names(const struct lh_spread_namespace *spread, char word
     return join((const char *const *)spread->names, spread->count, words);
 }
 
-/* The sections of the first row that names one which this daemon lacks; else those of the first row. */
-static const char *row_names(const struct lh_spread_namespace *spread, char words[NAMES_BYTES])
+static bool has_section(const struct lh_spread_namespace *spread, const char *name)
 {
-    const struct lh_spread_row *most = NULL;
+    for (size_t i = 0; i < spread->count; i++)
+        if (strcmp(spread->names[i], name) == 0)
+            return true;
+    return false;
+}
 
+/* The first row that names a section which this daemon lacks, or NULL. */
+static const struct lh_spread_row *find_foreign(const struct lh_spread_namespace *spread)
+{
     for (size_t i = 0; i < spread->count; i++) {
         const struct lh_spread_row *row = lh_spread_row(spread->slots, i);
-        if (row != NULL && (most == NULL || row->section_count > most->section_count))
-            most = row;
+        for (size_t j = 0; row != NULL && j < row->section_count; j++)
+            if (!has_section(spread, row->sections[j]))
+                return row;
     }
-    return most == NULL ? "" : join(most->sections, most->section_count, words);
+    return NULL;
 }
 
+/* Where the daemon has all sections, its databases agree that the keys are in none: it was started during a move. */
 static void say_missing(const struct lh_spread_namespace *spread, const char *what, char words[LH_SPREAD_WORDS_BYTES])
 {
+    const struct lh_spread_row *row = find_foreign(spread);
     char own[NAMES_BYTES], other[NAMES_BYTES];
 
-    snprintf(words, LH_SPREAD_WORDS_BYTES,
-             "no database of this daemon has %s of %s: its keys are in the sections %s, this daemon has %s", what,
-             spread->ns, row_names(spread, other), own_names(spread, own));
-}
-
-/* Between two databases that this daemon has, keys are for a moment in neither. */
-static bool lacks_a_section(const struct lh_spread_namespace *spread)
-{
-    char own[NAMES_BYTES], other[NAMES_BYTES];
-
-    return strcmp(row_names(spread, other), own_names(spread, own)) != 0;
+    if (row != NULL)
+        snprintf(words, LH_SPREAD_WORDS_BYTES,
+                 "no database of this daemon has %s of %s: its keys are in the sections %s, this daemon has %s", what,
+                 spread->ns, join(row->sections, row->section_count, other), own_names(spread, own));
+    else
+        snprintf(words, LH_SPREAD_WORDS_BYTES,
+                 "no database has %s of %s: a move of keys is under way, or was interrupted", what, spread->ns);
 }
 
 bool lh_places_why_not(const struct lh_places *places, const char *ns, const char *key,
@@ -259,13 +264,22 @@ bool lh_places_why_not(const struct lh_places *places, const char *ns, const cha
 
 /* --- all keys --- */
 
-bool lh_places_lack_leases(const struct lh_places *places, char words[LH_SPREAD_WORDS_BYTES])
+/* Is it the namespace, above it or below it? */
+static bool concerns(const struct lh_spread_namespace *spread, const char *ns)
+{
+    size_t size = strlen(ns), top = strlen(spread->ns), common = size < top ? size : top;
+
+    return size == 0 || (strncmp(spread->ns, ns, common) == 0 &&
+                         (size == top || (size < top ? spread->ns[common] : ns[common]) == '.'));
+}
+
+bool lh_places_lack_leases(const struct lh_places *places, const char *ns, char words[LH_SPREAD_WORDS_BYTES])
 {
     for (size_t i = 0; i < places->spread_count; i++) {
         const struct lh_spread_namespace *spread = &places->spread[i];
-        if (!lh_spread_lacks_leases(spread->slots))
+        if (!lh_spread_lacks_leases(spread->slots) || !concerns(spread, ns))
             continue;
-        if (lh_spread_has(spread->slots, LH_SPREAD_MISSING) && lacks_a_section(spread))
+        if (lh_spread_has(spread->slots, LH_SPREAD_MISSING))
             say_missing(spread, "some keys", words);
         else
             snprintf(words, LH_SPREAD_WORDS_BYTES, "keys of %s are on their way between databases", spread->ns);

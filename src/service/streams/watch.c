@@ -199,7 +199,7 @@ static void fail(struct watch_stream *stream, enum lh_status status, const char 
     if (message != NULL)
         lh_failure_send(stream->call, &failure);
     else
-        lh_call_fail(stream->call, status, NULL, NULL, NULL);
+        lh_call_fail(stream->call, status, NULL, stream->ns, NULL);
 }
 
 static void fail_slow(struct watch_stream *stream)
@@ -370,7 +370,7 @@ static void on_page(void *arg, enum lh_status status, const struct lh_error *err
         return;
     }
     /* With the connection go the events: the coordinator ends it when there is one again. */
-    if (status == LH_DATABASE_UNAVAILABLE && !lh_places_lack_leases(stream->service->places, lacking))
+    if (status == LH_DATABASE_UNAVAILABLE && !lh_places_lack_leases(stream->service->places, stream->ns, lacking))
         return;
     if (status != LH_OK) {
         bool has_words =
