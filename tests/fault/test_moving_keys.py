@@ -12,7 +12,9 @@ import time
 import pytest
 
 import harness
+from databases import rows
 from harness import pb, wait_until
+from leasehold.v1 import console_pb2, console_pb2_grpc
 from place import BOUND
 from test_move_keys import KEYS, MORE, NAMES, Load, Spread, check_places, check_slots
 from test_spread import place
@@ -183,6 +185,26 @@ def refused(read, *arguments):
     return failure.value.message
 
 
+def console(client):
+    return console_pb2_grpc.ConsoleServiceStub(client.channel)
+
+
+def explained(client, key):
+    return console(client).Explain(console_pb2.ExplainRequest(scope=harness.scope("jobs", key)), timeout=BOUND)
+
+
+def history(client):
+    return console(client).ListHistory(console_pb2.ListRequest(namespace=["jobs"]), timeout=BOUND).holds
+
+
+def failures(client):
+    return console(client).ListFailures(console_pb2.ListRequest(), timeout=BOUND).failures
+
+
+def counts(client):
+    return console(client).ListNamespaces(console_pb2.ListRequest(), timeout=BOUND).namespaces
+
+
 def test_a_list_does_not_lack_leases_that_are_on_their_way(spread):
     for key in KEYS:
         spread.first.lease.Acquire(harness.acquire_request("jobs", key, 600), timeout=BOUND)
@@ -192,14 +214,22 @@ def test_a_list_does_not_lack_leases_that_are_on_their_way(spread):
     spread.daemons[0].start()
     for key in (next(key for key in map(str, range(1000)) if place(key, MORE) == name) for name in NAMES):
         wait_until(lambda key=key: spread.can_take(spread.first, key), BOUND, "the daemon being back")
+    moving = next(key for key in KEYS if place(key) == "home" and place(key, MORE) == "us" and f"jobs/{key}" not in rows(spread, "home"))
+    for client, begin in zip(spread.clients, ("no database has this key of jobs: a move of keys is under way", "this key of jobs is on its way from database home")):
+        assert refused(explained, client, moving).startswith(begin)
     lock = spread.clusters["eu"].session(spread.databases["eu"])
-    lock.run("begin; lock table leasehold.scope")  # keys might come while a database is read
     for client, begin in zip(spread.clients, ("no database has some keys of jobs: a move of keys is under way", "keys of jobs are on their way")):
-        for read in (listed, initial):
+        for read in (history, failures, listed, initial):
+            wait_until(lambda client=client: harness.health(client, "database/eu") == "SERVING", BOUND, "eu, whose rows were locked, being ready")
+            lock.run("begin; lock table leasehold.scope")  # keys might come while a database is read
             assert refused(read, client).startswith(begin)
-    lock.run("rollback")
+            lock.run("rollback")
+    for client in spread.clients:
+        assert [(row.partial, row.held < len(KEYS)) for row in counts(client)] == [(True, True)]
     assert pause.go_on()[0] == 0
     for client in spread.clients:
         wait_until(lambda: spread.can_take(client, "free"), BOUND, "the keys being served")
         for read in (listed, initial):
             assert read(client) == sorted(KEYS)
+        assert [(row.partial, row.held) for row in counts(client)] == [(False, len(KEYS))]
+        assert explained(client, moving).state == "held" and not history(client) and not failures(client)

@@ -119,7 +119,7 @@ static void ask(const struct wanted *wanted, const struct lh_access_caller *who)
         lh_uuid_format(&store->coordinator, id);
         request.key = id;
     }
-    store_call = lh_store_call_create(wanted->call, NULL, NULL);
+    store_call = lh_store_call_create(wanted->call, wanted->ns, wanted->key[0] != '\0' ? wanted->key : NULL);
     if (store_call == NULL)
         return;
     store_call->filter = wanted->filter;

@@ -1,6 +1,7 @@
 /*
  * A page of the namespaces with their counts: all databases are asked for the same page, one after the other. A spread
- * namespace has a row in each: the counts are added up. The page ends where the shortest of the answers does.
+ * namespace has a row in each: the counts are added up. The page ends where the shortest of the answers does. Counts of a
+ * spread namespace whose keys move meanwhile are partial.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ struct row {
 };
 
 struct gather {
+    uint64_t moves; /* of all spread namespaces, when the first database was asked */
     const struct lh_places *places;
     size_t at; /* the database that is asked */
     struct lh_view_request request;
@@ -41,6 +43,23 @@ static void destroy(struct gather *gather)
 {
     lh_arena_finish(&gather->memory);
     free(gather);
+}
+
+static uint64_t count_moves(const struct lh_places *places)
+{
+    uint64_t moves = 0;
+
+    for (size_t i = 0; i < places->spread_count; i++)
+        moves += lh_spread_moves(places->spread[i].slots);
+    return moves;
+}
+
+/* Leases of it may be on their way between databases, or were when one was asked. */
+static bool is_moving(const struct gather *gather, const char *ns)
+{
+    const struct lh_spread_namespace *spread = lh_places_spread(gather->places, ns);
+
+    return spread != NULL && (lh_spread_lacks_leases(spread->slots) || count_moves(gather->places) != gather->moves);
 }
 
 static void add(struct row *to, const struct lh_rows *rows, size_t row)
@@ -111,7 +130,7 @@ static void finish(struct gather *gather)
             snprintf(number, sizeof(number), "%lld", row->counts[j]);
             to[j + 1] = copy(gather, number);
         }
-        to[COLUMNS - 2] = row->is_partial ? "true" : "false";
+        to[COLUMNS - 2] = row->is_partial || is_moving(gather, row->ns) ? "true" : "false";
         rows.row_count++;
     }
     if (gather->cut != NULL && !rows.has_more) {
@@ -173,6 +192,7 @@ enum lh_status lh_placed_counts(const struct lh_places *places, const struct lh_
     enum lh_status status;
 
     gather->places = places;
+    gather->moves = count_moves(places);
     gather->request = *request;
     gather->request.key = copy(gather, request->key);
     gather->request.after = copy(gather, request->after);

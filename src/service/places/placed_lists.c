@@ -246,6 +246,26 @@ enum lh_status lh_placed_list(const struct lh_places *places, const struct lh_li
 
 /* --- views --- */
 
+/* A graph goes from `after` on. */
+static const char *ns_of_key(const struct lh_view_request *request)
+{
+    return request->view == LH_VIEW_WAITS ? request->after : request->namespaces[0];
+}
+
+/* A row that its database does not have now may be on its way to another one. */
+static bool lacks_rows(const struct gather *gather)
+{
+    const struct lh_view_request *request = &gather->request;
+    char words[LH_SPREAD_WORDS_BYTES];
+
+    if ((request->view != LH_VIEW_HISTORY && request->view != LH_VIEW_FAILURES) || request->key[0] != '\0')
+        return false;
+    for (size_t i = 0; i < request->namespace_count; i++)
+        if (lh_places_lack_leases(gather->places, request->namespaces[i], words))
+            return true;
+    return false;
+}
+
 static bool is_asked(const struct gather *gather, size_t at)
 {
     const struct lh_view_request *request = &gather->request;
@@ -257,10 +277,8 @@ static bool is_asked(const struct gather *gather, size_t at)
         return true;
     if (request->view == LH_VIEW_DATABASE)
         return place == gather->places->home;
-    if (request->view == LH_VIEW_WAITS && request->key[0] != '\0') /* a graph, from `after` on */
-        return lh_places_of(gather->places, request->after, request->key) == place;
     if (request->key[0] != '\0')
-        return lh_places_of(gather->places, request->namespaces[0], request->key) == place;
+        return lh_places_holding(gather->places, ns_of_key(request), request->key) == place;
     for (size_t i = 0; i < request->namespace_count; i++)
         if (lh_places_has(gather->places, place, request->namespaces[i], request->include_children))
             return true;
@@ -353,6 +371,8 @@ static void on_view(void *arg, enum lh_status status, const struct lh_error *err
             }
         }
     }
+    if (status == LH_OK && lacks_rows(gather))
+        status = LH_DATABASE_UNAVAILABLE;
     if (status == LH_OK)
         finish_view(gather);
     else
@@ -393,6 +413,7 @@ enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_vi
     bool is_graph = request->view == LH_VIEW_WAITS && request->key[0] != '\0';
     const char **namespaces = lh_arena_alloc(&gather->memory, (request->namespace_count + 1) * sizeof(*namespaces));
     const struct lh_place *first = NULL;
+    bool is_between;
 
     gather->on_done = on_done;
     gather->request = *request;
@@ -405,9 +426,10 @@ enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_vi
     if (!is_graph && request->after[0] != '\0')
         first = lh_placed_view_first(places, gather->request.after, &gather->request.after);
     gather->at = first == NULL ? next_asked(gather, "") : (size_t)(first - places->list);
-    if (gather->at >= places->count || !is_asked(gather, gather->at)) {
-        destroy(gather);
-        return LH_INVALID_ARGUMENT;
-    }
-    return begin(gather, ask_view);
+    if (gather->at < places->count && is_asked(gather, gather->at) && !lacks_rows(gather))
+        return begin(gather, ask_view);
+    is_between =
+        lacks_rows(gather) || (request->key[0] != '\0' && lh_places_is_spread(places, ns_of_key(&gather->request)));
+    destroy(gather);
+    return is_between ? LH_DATABASE_UNAVAILABLE : LH_INVALID_ARGUMENT;
 }
