@@ -39,9 +39,31 @@ struct control_call *lh_control_call_begin(struct pg_store *store,
 
 static void free_call(struct control_call *call)
 {
+    lh_pg_params_finish(&call->params);
     free(call->ns);
     free(call->key);
     free(call);
+}
+
+static void on_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error);
+
+static enum lh_status send_call(struct control_call *call)
+{
+    struct pg_store *store = call->store;
+
+    if (call->conn == NULL || (store->state != STORE_RUNNING && store->state != STORE_UNREGISTERING))
+        return LH_DATABASE_UNAVAILABLE;
+    return call->is_clients ? lh_pg_query_patiently(call->conn, call->statement, &call->params, on_answer, call)
+                            : lh_pg_query(call->conn, call->statement, &call->params, on_answer, call);
+}
+
+/* A migration has dropped a function of before while the call ran: sends it once more, and returns true if it went. */
+static bool is_sent_again(struct control_call *call, enum lh_status status, const struct lh_error *error)
+{
+    if (status != LH_INTERNAL || call->is_again || strcmp(error->sqlstate, "42883") != 0)
+        return false;
+    call->is_again = true;
+    return send_call(call) == LH_OK;
 }
 
 static void on_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
@@ -49,6 +71,8 @@ static void on_answer(void *arg, enum lh_status status, const PGresult *result, 
     struct control_call *call = arg;
     struct pg_store *store = call->store;
 
+    if (is_sent_again(call, status, error))
+        return;
     if (status == LH_INTERNAL)
         lh_err("a control call failed: %s (%s)", error->message, error->sqlstate);
     call->read(call, status, result, error);
@@ -59,11 +83,12 @@ static void on_answer(void *arg, enum lh_status status, const PGresult *result, 
 enum lh_status lh_control_call_send(struct control_call *call, const struct lh_pg_statement *statement)
 {
     struct pg_store *store = call->store;
-    enum lh_status status = LH_DATABASE_UNAVAILABLE;
+    enum lh_status status;
 
-    if (call->conn != NULL && (store->state == STORE_RUNNING || store->state == STORE_UNREGISTERING))
-        status = call->is_clients ? lh_pg_query_patiently(call->conn, statement, &store->params, on_answer, call)
-                                  : lh_pg_query(call->conn, statement, &store->params, on_answer, call);
+    call->statement = statement;
+    call->params = store->params;
+    store->params = (struct lh_pg_params){0};
+    status = send_call(call);
     store->stats.control_refused += status == LH_OVERLOADED;
     if (status != LH_OK)
         free_call(call);

@@ -282,6 +282,9 @@ struct control_call {
     void *arg;
     char *ns; /* set if the answer needs it again, else NULL */
     char *key;
+    const struct lh_pg_statement *statement;
+    struct lh_pg_params params;
+    bool is_again; /* sent for the second time */
     int32_t page_size;
     int64_t fingerprint; /* the fingerprint of the known requests to hand over */
     bool told_cannot_write;

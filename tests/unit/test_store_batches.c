@@ -58,6 +58,11 @@ static const char stand_ins[] =
     "  return query select i, 'granted', (p_labels[i]::jsonb ->> 'token')::bigint"
     "   from generate_series(1, cardinality(p_key)) as i;"
     " end $$;"
+    "create function leasehold_internal.end_long_guards(p_max interval) returns table (session text, trouble text)"
+    " language plpgsql as $$ begin"
+    "  perform leasehold.behave(array[case when p_max > '1 s' then 'no function' else 'upgraded' end]);"
+    "  return query select 'of ' || p_max, null::text;"
+    " end $$;"
     "create function leasehold_internal.coordinator_unregister(uuid) returns void language sql as"
     " $$ insert into leasehold.said (what) values ('unregistered') $$;";
 
@@ -229,6 +234,27 @@ START_TEST(a_function_that_a_migration_has_just_replaced_is_called_again)
     ck_assert_int_eq(answer.status, LH_INTERNAL);
     ck_assert_str_eq(answer.error.sqlstate, "42883");
     ck_assert_int_eq(calls(), 6);
+}
+END_TEST
+
+static void on_guards(void *arg, enum lh_status status, const struct lh_error *error,
+                      const struct lh_long_guard *guards, size_t count)
+{
+    test_on_answer(&answer, status, error);
+    if (status == LH_OK)
+        ck_assert_str_eq(guards[0].session, "of 00:00:01");
+}
+
+START_TEST(so_is_a_control_call_once)
+{
+    ck_assert_int_eq(test.store->ops->end_long_guards(test.store, LH_US_PER_S, on_guards, NULL), LH_OK);
+    test_wait_for_ok(&answer);
+    ck_assert_int_eq(calls(), 2);
+    ck_assert_int_eq(test.store->ops->end_long_guards(test.store, 2 * LH_US_PER_S, on_guards, NULL), LH_OK);
+    test_wait_for(&answer);
+    ck_assert_int_eq(answer.status, LH_INTERNAL);
+    ck_assert_str_eq(answer.error.sqlstate, "42883");
+    ck_assert_int_eq(calls(), 4);
 }
 END_TEST
 
@@ -435,6 +461,7 @@ TCase *test_store_batches(void)
     tcase_add_test(tcase, a_full_lock_table_makes_smaller_batches);
     tcase_add_test(tcase, a_deadlock_is_tried_again_some_times);
     tcase_add_test(tcase, a_function_that_a_migration_has_just_replaced_is_called_again);
+    tcase_add_test(tcase, so_is_a_control_call_once);
     tcase_add_test(tcase, a_lock_timeout_and_a_missing_row_are_busy);
     tcase_add_test(tcase, our_own_fault_is_told_with_its_words);
     tcase_add_test(tcase, what_is_not_in_the_labels_is_not_blamed_on_them);

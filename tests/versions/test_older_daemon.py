@@ -4,6 +4,7 @@ the present one beside it, which migrates the schema and is asked for shared lea
 The older one may refuse. It may not grant what others hold, lose a waiter, or tell a holder that its lease has ended."""
 import concurrent.futures
 import pathlib
+import re
 import sys
 import threading
 import time
@@ -72,8 +73,17 @@ class Daemon(harness.Client):
     def close(self):
         super().close()
         assert self.daemon.stop() == 0, self.daemon.log()
-        assert "ERROR" not in self.daemon.log(), self.daemon.log()
+        assert self.errors() == [], self.daemon.log()
         self.daemon.destroy()
+
+    def errors(self):
+        return [line for line in self.daemon.log().splitlines() if "ERROR" in line]
+
+
+class OlderDaemon(Daemon):
+    def errors(self):
+        """A call of its own that runs while the migration drops a function of before fails, and the next one does its work."""
+        return [line for line in super().errors() if not re.search(r"a control call failed: function leasehold_internal.* \(42883\)$", line)]
 
 
 class Site:
@@ -81,7 +91,7 @@ class Site:
         self.cluster = harness.Cluster()
         self.database = self.cluster.create_database()
         self.pool = concurrent.futures.ThreadPoolExecutor(32)
-        self.old = Daemon(older.daemon(), self.cluster, self.database)
+        self.old = OlderDaemon(older.daemon(), self.cluster, self.database)
         self.new = None
 
     def psql(self, sql):
