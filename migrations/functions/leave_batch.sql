@@ -1,13 +1,15 @@
 -- Callers that no longer wait: `p_away` false gives the place up for good, true keeps it for 10 s, passed over. Only this
 -- coordinator's own places and grants are touched: the caller may have come back by another one, and a lease that two have granted and
--- renewed may be held by a caller of the other, so that it ends by its holder or its expiry. A lease that was granted in
+-- renewed may be held by a caller of the other, so that it ends by its holder or its expiry. So does one that was granted before
+-- `p_unheard_since`: an earlier request with that lease key may have it. A lease that was granted in
 -- the same instant is ended again (released), or with `p_away` returned: outcome granted, with its lease. Else ok, with the
 -- holder's lease and how many live waiters were ahead, or busy. Ending it runs the hooks of release_fail; where they veto, it stays
 -- and ends by its expiry (ok). Where this call runs no hooks: hooked, with their time limit as duration_us, and nothing changed.
 -- Locks each scope's row FOR NO KEY UPDATE in (namespace, key) order; FOR UPDATE where a lease is ended. Where the scope is
 -- not held the next live waiter is woken: `wake` is true where that is `p_coordinator`'s own.
+drop function if exists leasehold_internal.leave_batch(uuid, text[], text[], uuid[], boolean[]);
 create or replace function leasehold_internal.leave_batch(
-  p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_away boolean[])
+  p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_away boolean[], p_unheard_since timestamptz[] default null)
 returns table (
   n integer, outcome text, wake boolean, waiters_ahead integer, {{lease.table}}, rests_in_us bigint, {{shape.table}}, units_free integer,
   holder_count integer)
@@ -63,8 +65,8 @@ begin
                  null, null, null, null, null)::leasehold.item_work
         from (select u.* from unnest(v_work) u order by u.namespace, u.key, u.n) w
        cross join lateral (
-         select coalesce((w.scope).lease_key = w.lease_key and (w.scope).granted_by = p_coordinator
-                         and not (w.scope).lapsed, false) as is_own) o
+         select coalesce((w.scope).lease_key = w.lease_key and (w.scope).granted_by = p_coordinator and not (w.scope).lapsed, false)
+                and coalesce((w.scope).acquired_at >= p_unheard_since[w.n], true) as is_own) o
         left join lateral (
           select true as is_mine
             from leasehold.scope x

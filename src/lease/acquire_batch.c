@@ -183,7 +183,9 @@ static void learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const 
 static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
 {
     struct lh_waiter *waiter = entry->waiter;
-    bool is_renewal = entry->acquire->outcome == LH_ACQUIRE_RENEWED && lh_waiter_is_grant_known(waiter);
+    bool is_from_before = entry->acquire->lease.acquired_at_us < lh_waiter_unheard_since_us(c, waiter);
+    bool is_renewal =
+        entry->acquire->outcome == LH_ACQUIRE_RENEWED && (lh_waiter_is_grant_known(waiter) || is_from_before);
     bool comes_back = waiter->keeps_place && lh_list_is_empty(&waiter->requests);
 
     /* A renewal whose caller went is not given back: the lease has an owner from before. */
@@ -200,6 +202,7 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
             continue;
         lh_request_answer(c, request, LH_OK, entry);
         lh_waiter_set_grant(waiter, LH_GRANT_TAKEN);
+        waiter->unheard_since_us = c->now_us;
     }
     ask_again_or_go(c, waiter, "a request came after the grant was sent for");
 }

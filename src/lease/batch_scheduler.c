@@ -59,10 +59,12 @@ static void give_back(struct lh_coordinator *c, const struct lh_entry *entry, si
     if (waiter != NULL) {
         lh_waiter_set_grant(waiter,
                             LH_GRANT_UNTAKEN); /* a request that came meanwhile takes it over, or gives it back */
+        waiter->unheard_since_us = 0;
     } else {
         waiter = lh_waiter_create(c, scope, lease_key);
         if (entry->all != NULL)
             form(c, waiter, entry->all, count);
+        waiter->unheard_since_us = 0;
         lh_waiter_leave(c, waiter, "no request takes its grant any more");
     }
     lh_scope_schedule_or_free(c, scope);

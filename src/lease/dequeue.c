@@ -20,6 +20,7 @@ static void leave(struct lh_lane *lane, struct lh_waiter *waiter)
         .key = lh_arena_strdup(&lane->strings, waiter->scope->key),
         .lease_key = waiter->lease_key,
         .kind = (enum lh_leave_kind)waiter->leave_kind,
+        .unheard_since_us = lh_waiter_unheard_since_us(c, waiter),
         .hook_timeout_us = lane->hook_timeout_us,
     };
     *entry = (struct lh_entry){.waiter = waiter, .scope = waiter->scope, .leave = item, .sent_us = lane->sent_us};
@@ -58,8 +59,10 @@ static void answer_requests(struct lh_coordinator *c, struct lh_waiter *waiter, 
             request->own.is_fresh = false;
             continue;
         }
-        if (is_granted)
-            entry->is_grant = true;
+        if (is_granted) {
+            entry->is_renewal = entry->leave->lease.acquired_at_us < entry->leave->unheard_since_us;
+            entry->is_grant = !entry->is_renewal;
+        }
         lh_request_answer(c, request, is_granted ? LH_OK : request->own.verdict, entry);
     }
 }

@@ -210,6 +210,7 @@ struct lh_waiter {
     int32_t priority; /* as asked for last, and so that of its place; change it by lh_waiter_set_priority */
     uint64_t seq;     /* order of arrival */
     int64_t since_us;
+    int64_t unheard_since_us; /* somebody may have heard of a lease from before; 0: nobody has */
     uint8_t state;
     uint8_t leave_kind;
     uint8_t grant;    /* enum lh_waiter_grant */
@@ -240,6 +241,9 @@ void lh_waiter_set_grant(struct lh_waiter *waiter, enum lh_waiter_grant grant);
 void lh_waiter_doubt_grant(struct lh_waiter *waiter);  /* a reply was lost */
 void lh_waiter_settle_grant(struct lh_waiter *waiter); /* a reply came */
 bool lh_waiter_is_grant_known(const struct lh_waiter *waiter);
+/* Returns the database's time from which on a lease was granted to this waiter, and to no earlier request with its lease
+   key; 0: any lease was. */
+int64_t lh_waiter_unheard_since_us(const struct lh_coordinator *c, const struct lh_waiter *waiter);
 void lh_waiter_leave(struct lh_coordinator *c, struct lh_waiter *waiter, const char *reason);
 /* Decides after a change of its requests or their verdicts: the waiter leaves, is asked for again, stays, or is
    freed. */

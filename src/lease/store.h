@@ -187,6 +187,7 @@ struct lh_leave_item {
     const char *key;
     struct lh_uuid lease_key;
     enum lh_leave_kind kind;
+    int64_t unheard_since_us; /* GONE: a lease that was granted before goes on, by the database's clock; 0: none does */
     int64_t hook_timeout_us;
 
     bool is_busy;

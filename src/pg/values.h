@@ -44,6 +44,7 @@
 #define LH_PG_INT4_ARRAY 1007u
 #define LH_PG_TEXT_ARRAY 1009u
 #define LH_PG_INT8_ARRAY 1016u
+#define LH_PG_TIMESTAMPTZ_ARRAY 1185u
 #define LH_PG_UUID_ARRAY 2951u
 
 /* Microseconds from the Unix epoch to PostgreSQL's. */

@@ -256,12 +256,18 @@ const struct batch_kind lh_downgrade_kind = {
 /* --- leave --- */
 
 static const struct lh_pg_statement leave_statement =
-    LH_PG_STATEMENT("leave_batch", "select * from leasehold_internal.leave_batch($1, $2, $3, $4, $5)", LH_PG_UUID,
-                    LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_BOOL_ARRAY);
+    LH_PG_STATEMENT("leave_batch", "select * from leasehold_internal.leave_batch($1, $2, $3, $4, $5, $6)", LH_PG_UUID,
+                    LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_TIMESTAMPTZ_ARRAY);
 
 static void add_is_away(struct lh_pg_params *params, const void *item)
 {
     lh_pg_add_bool(params, ((const struct lh_leave_item *)item)->kind == LH_LEAVE_AWAY);
+}
+
+static void add_unheard_since(struct lh_pg_params *params, const void *of)
+{
+    const struct lh_leave_item *item = of;
+    lh_pg_store_add_clock(params, item->kind == LH_LEAVE_AWAY ? 0 : item->unheard_since_us);
 }
 
 #define LEAVE(type, member)                                                                                            \
@@ -274,6 +280,7 @@ static const struct batch_column leave_columns[] = {
     LEAVE(LH_PG_TEXT, key),
     LEAVE(LH_PG_UUID, lease_key),
     {LH_PG_BOOL, .add = add_is_away},
+    {LH_PG_TIMESTAMPTZ, .add = add_unheard_since},
 };
 
 static const char *const leave_names[] = {

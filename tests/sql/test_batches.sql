@@ -115,6 +115,17 @@ select is(pg_temp.ask(:'c1', 'q', 19), 'granted', 'the one behind is granted');
 select is((select outcome || ' ' || token || ' ' || owner from leasehold_internal.leave_batch(:'c1', array['b'], array['q'], array[t.key(19)], array[true])),
           (select 'granted ' || token || ' ' || 'w19' from leasehold.scope where key = 'q'), 'one that was granted before it could go away is told its lease');
 
+-- a late request with the key of a lease: who leaves for it does not end what was granted before it came
+create function pg_temp.unheard(p_lease integer, p_ago interval) returns text language sql as $$
+  select outcome || ' ' || coalesce(token, 0) from leasehold_internal.leave_batch('11111111-1111-4111-8111-111111111111', array['b'], array['repeated'], array[t.key(p_lease)], array[false], array[clock_timestamp() - p_ago])
+$$;
+select is(pg_temp.ask(:'c1', 'repeated', 41), 'granted', 'a lease is granted');
+update leasehold.scope set acquired_at = acquired_at - interval '2 s' where key = 'repeated';
+select is(pg_temp.unheard(41, '1 s'), (select 'ok ' || token from leasehold.scope where key = 'repeated'), 'a request that came a second later was not granted it');
+select is((select state from leasehold.scope where key = 'repeated'), 'held', 'so it is held still');
+select is(pg_temp.unheard(41, '1 h'), 'ok 0', 'one that came before may have been');
+select is((select state from leasehold.scope where key = 'repeated'), 'free', 'nobody else has it, and it is over');
+
 -- a waiter that comes again waits as long as its daemon says now
 create function pg_temp.ask_for(p_coordinator uuid, p_key text, p_lease integer, p_wait interval) returns text language sql as $$
   select outcome from leasehold_internal.acquire_batch(p_coordinator, null, array['b'], array[p_key], array[t.key(p_lease)], array['w' || p_lease], array['{}'],

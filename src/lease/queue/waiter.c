@@ -13,6 +13,8 @@
 #include "lease/queue/wait_progress.h"
 #include "lease/queue_internal.h"
 
+#define CLOCK_SLACK_US (100 * LH_US_PER_MS) /* what is known of the database's clock is less wrong */
+
 struct waiter_name {
     const struct lh_scope *scope;
     const struct lh_uuid *lease_key;
@@ -55,7 +57,7 @@ struct lh_waiter *lh_waiter_create(struct lh_coordinator *c, struct lh_scope *sc
     waiter->scope = scope;
     waiter->lease_key = *lease_key;
     waiter->seq = ++c->queue.next_seq;
-    waiter->since_us = c->now_us;
+    waiter->since_us = waiter->unheard_since_us = c->now_us;
     lh_list_init(&waiter->requests);
     lh_table_insert(&c->queue.waiters, &waiter->entry, hash_of(scope, lease_key));
     c->queue.orphans++;
@@ -314,6 +316,13 @@ bool lh_waiter_is_grant_known(const struct lh_waiter *waiter)
     return waiter->grant == LH_GRANT_NONE || waiter->grant == LH_GRANT_TAKEN;
 }
 
+int64_t lh_waiter_unheard_since_us(const struct lh_coordinator *c, const struct lh_waiter *waiter)
+{
+    if (waiter->unheard_since_us == 0 || lh_database_us(c) == 0)
+        return 0;
+    return lh_database_us(c) - (c->now_us - waiter->unheard_since_us) - CLOCK_SLACK_US;
+}
+
 bool lh_waiter_may_be_in_database(const struct lh_waiter *waiter)
 {
     return waiter->ticket > 0 || waiter->grant == LH_GRANT_UNKNOWN || waiter->grant == LH_GRANT_UNTAKEN;
@@ -350,7 +359,10 @@ void lh_waiter_leave(struct lh_coordinator *c, struct lh_waiter *waiter, const c
     waiter->gone_wanted = false;
     if (waiter->together != NULL)
         LH_PLACE_EACH(place, waiter->together)
-    place->waiter->leave_kind = waiter->leave_kind;
+        {
+            place->waiter->leave_kind = waiter->leave_kind;
+            place->waiter->unheard_since_us = waiter->unheard_since_us;
+        }
     lh_waiter_set_state(c, waiter, LH_WAITER_LEAVING, reason);
 }
 
