@@ -114,8 +114,16 @@ def test_what_looks_at_all_databases_follows(spread):
     assert next(status for status in seen if status == harness.health_pb2.HealthCheckResponse.SERVING)
     assert databases(spread.first) == list(MORE)
     assert 'database="us"' in metrics(spread.daemons[0])
+    went = next(key for key in KEYS if place(key) == "home" and place(key, MORE) == "us")
+
+    def force():
+        spread.first.admin.ForceRelease(pb.ForceReleaseRequest(scope=acquire(spread.first, went).scope, reason="r"))
+
+    force()
     for source in NAMES:
         spread.moved(source, "us", MORE)
+    force()
+    assert len(console.get(f"/audit?namespace=jobs&key={went}").json["entries"]) == 2  # one in each database
     leases = [acquire(spread.first, key, seconds=600) for key in KEYS]
     assert [name(lease) for lease in listed(spread)] == [f"jobs/{key}" for key in KEYS]
     assert len(console.get("/daemons").json["daemons"]) == 6

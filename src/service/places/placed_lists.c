@@ -277,7 +277,7 @@ static bool is_asked(const struct gather *gather, size_t at)
         return true;
     if (request->view == LH_VIEW_DATABASE)
         return place == gather->places->home;
-    if (request->key[0] != '\0')
+    if (request->key[0] != '\0' && request->view != LH_VIEW_AUDIT) /* whose entries stay when a key moves */
         return lh_places_holding(gather->places, ns_of_key(request), request->key) == place;
     for (size_t i = 0; i < request->namespace_count; i++)
         if (lh_places_has(gather->places, place, request->namespaces[i], request->include_children))
