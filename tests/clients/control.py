@@ -40,10 +40,11 @@ sys.path.insert(0, str(HERE.parent / "lib"))
 import harness  # noqa: E402
 from commit_proxy import CommitProxy  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
+from ports import free_port  # noqa: E402
 import rundir  # noqa: E402
 from secure import SecureDaemon  # noqa: E402
 from sessions import Sessions  # noqa: E402
-from standby import Standby, free_port  # noqa: E402
+from standby import Standby  # noqa: E402
 from triggers import TRIGGERS  # noqa: E402
 
 

@@ -1,22 +1,11 @@
 """A hot standby of a test's cluster, for clients whose list of servers begins with one."""
-import contextlib
 import os
 import pathlib
-import random
 import shutil
-import socket
 
 import harness
 import rundir
-
-
-def free_port():
-    """None of those that the kernel gives to connections: one of them would take it before the server does."""
-    while True:
-        port = random.randrange(10000, 32000)
-        with contextlib.suppress(OSError), socket.socket() as s:
-            s.bind(("127.0.0.1", port))
-            return port
+from ports import free_port
 
 
 class Standby:

@@ -4,20 +4,14 @@ import pathlib
 import pwd
 import re
 import shutil
-import socket
 import subprocess
 
 import pytest
 
 import harness
 from harness import Client, acquire_request, fails, wait_until
+from ports import free_port
 import rundir
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Pooler:

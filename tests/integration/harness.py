@@ -30,6 +30,7 @@ except ImportError:  # in an environment of a client that does without
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/lib"))
 import prepared  # noqa: E402
+from ports import free_port  # noqa: E402
 import rundir  # noqa: E402
 from waiting import wait_until  # noqa: E402
 
@@ -254,7 +255,7 @@ class Daemon:
     def __init__(self, *args, database=None, embedded=None, wait=True):
         self.dir = pathlib.Path(rundir.mkdtemp("lh-d-"))
         self.dir.chmod(0o755)
-        self.args = [str(DAEMON), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", *args]
+        self.args = [str(DAEMON), "--listen", f"127.0.0.1:{free_port()}", "--admin", "127.0.0.1:0", *args]
         if database or embedded:  # else they are in a file of settings among `args`
             self.args += ["--database", database] if database else ["--embedded", str(embedded)]
         self.log_path = self.dir / "log"
@@ -267,12 +268,9 @@ class Daemon:
     def start(self, wait=True):
         self.starts += 1
         port_file = self.dir / f"port-{self.starts}"
-        args = list(self.args)
-        if self.port is not None:
-            args[2] = f"127.0.0.1:{self.port}"
         with open(self.log_path, "a") as log:
             self.process = subprocess.Popen(
-                [*args, "--port-file", str(port_file)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/"
+                [*self.args, "--port-file", str(port_file)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/"
             )
         if not wait:
             return

@@ -15,6 +15,7 @@ from commandline import cli
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import pgtest  # noqa: E402
+from ports import free_port  # noqa: E402
 import rundir  # noqa: E402
 from waiting import wait_until  # noqa: E402
 
@@ -287,9 +288,7 @@ def test_standbys_are_seen_from_both_sides(site):
 
 @contextlib.contextmanager
 def pooler(site, mode, size=20):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     place = rundir.mkdtemp("lh-pool-")
     os.chmod(place, 0o755)
     config = os.path.join(place, "pgbouncer.ini")

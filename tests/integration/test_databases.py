@@ -1,7 +1,6 @@
 """Namespaces on several PostgreSQL clusters: each call goes where its namespace lives, lists and watches are of all, and a
 cluster that is away leaves the others alone."""
 import contextlib
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -14,7 +13,7 @@ import harness
 from commandline import cli
 from console import Console
 from databases import AGE, Site, listed, name, rows, write_settings
-from harness import acquire_request, fails, health, health_pb2, health_pb2_grpc, lease_ref, pb, readyz, release_request, scope, wait_until
+from harness import acquire_request, fails, free_port, health, health_pb2, health_pb2_grpc, lease_ref, pb, readyz, release_request, scope, wait_until
 from streams import BOUND, Reading
 
 ACQUIRED = pb.LeaseEvent.TYPE_ACQUIRED
@@ -434,9 +433,7 @@ def test_a_database_that_does_not_answer_keeps_no_answer_of_the_others(cluster, 
 
 def test_readyz_waits_for_the_port_for_clients(cluster, start, tmp_path):
     """One database is away from the start, so the port opens some seconds after it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     sections = [("home", cluster.url(cluster.create_database()), "a", "yes"), ("away", "host=/nowhere dbname=none", "b", "no")]
     daemon = start("--config", write_settings(tmp_path / "leasehold.ini", sections), "--admin", f"127.0.0.1:{port}", wait=False)
     daemon.admin_port = port

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 import harness
-from harness import acquire_request, fails, lease_ref, pb, release_request, wait_until
+from harness import acquire_request, fails, free_port, lease_ref, pb, release_request, wait_until
 
 FAMILY = re.compile(r"# TYPE (\S+) (\S+)")
 SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)")
@@ -262,9 +262,7 @@ def test_metrics_work_while_the_database_is_down_and_count_its_return(start, cli
 
 
 def test_before_there_is_a_database_the_process_still_tells_of_itself(start):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     daemon = start("--admin", f"127.0.0.1:{port}", database="host=/nonexistent dbname=none", wait=False)
     daemon.admin_port = port
 

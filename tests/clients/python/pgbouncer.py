@@ -8,7 +8,7 @@ import subprocess
 
 from harness import wait_until
 import rundir
-from standby import free_port
+from ports import free_port
 
 
 class PgBouncer:

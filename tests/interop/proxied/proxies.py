@@ -4,7 +4,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,14 +15,9 @@ import rundir
 
 sys.path.insert(0, str(harness.ROOT / "tests/lib"))
 import pypi  # noqa: E402
+from ports import free_port  # noqa: E402
 
 EXAMPLES = harness.ROOT / "deploy/examples/proxies"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Proxy:
