@@ -94,7 +94,7 @@ def test_acquire_stream_speaks_while_nothing_changes(service, stream):
     """So that no proxy takes the stream for idle; the holder that falls silent is seen."""
     service.psql("select leasehold.set_policy('still', expiry => 'manual')")
     key = keys()
-    service.client.lease.Acquire(acquire_request("still", key, 2))
+    service.client.lease.Acquire(acquire_request("still", key, 6))
     waiting = stream(service.client.lease.AcquireStream, unary=acquire_request("still", key, wait_forever=True))
     assert waiting.next().queued.liveness == pb.LIVENESS_ALIVE
     event = waiting.until(lambda e: e.queued.liveness != pb.LIVENESS_ALIVE)

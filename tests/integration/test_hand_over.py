@@ -75,7 +75,7 @@ def test_a_waiter_asks_the_holder_refuses_and_the_asker_sees_it(service, stream)
 
 def test_hold_is_told_once_and_refuses_on_its_stream(service, stream):
     key = keys()
-    held = stream(service.client.lease.Hold, pb.HoldRequest(acquire=acquire_request(NS, key, 1, owner="first"), by_ping=True))
+    held = stream(service.client.lease.Hold, pb.HoldRequest(acquire=acquire_request(NS, key, 6, owner="first"), by_ping=True))
     assert held.next().WhichOneof("event") == "granted"
     other, lease_key = waiting(service, stream, key)
     ask(service, key, lease_key=lease_key, reason="please")

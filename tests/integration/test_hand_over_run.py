@@ -38,7 +38,7 @@ def start(shell):
 
 def run(start, key, script, *options, cwd):
     """A run with a short duration, whose renewals are soon: it hears of a request in a third of that."""
-    return start("run", NS, key, "-d", "1500ms", *options, "--", "sh", "-c", f"cd {cwd}; {script}", "sh")
+    return start("run", NS, key, "-d", "6s", *options, "--", "sh", "-c", f"cd {cwd}; {script}", "sh")
 
 
 def lines(path):
@@ -169,7 +169,7 @@ def test_status_0_of_the_answer_hands_over(shell, start, tmp_path):
 def test_status_fd_tells_of_a_request(shell):
     key = keys()
     reader, writer = os.pipe()
-    holder = subprocess.Popen([harness.CLI, "run", NS, key, "-d", "1500ms", "-q", "--when-asked", "stop", "--status-fd", str(writer), "--",
+    holder = subprocess.Popen([harness.CLI, "run", NS, key, "-d", "6s", "-q", "--when-asked", "stop", "--status-fd", str(writer), "--",
                                "sleep", "600"], pass_fds=[writer], env=environment(**shell.env), stderr=subprocess.PIPE, text=True)
     os.close(writer)
     with os.fdopen(reader) as told:

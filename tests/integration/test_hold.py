@@ -271,7 +271,7 @@ def test_hold_of_a_killed_client_that_waits_leaves_the_queue(service, process):
 
 def test_hold_of_a_stopped_client_is_lost_and_it_hears_so(service, stream, process):
     key = keys()
-    client = process("Hold", acquire_request("hold", key, 2, owner="stopped"))
+    client = process("Hold", acquire_request("hold", key, 6, owner="stopped"))
     says(client, "granted")
     says(client, "renewed")
     behind = stream(service.client.lease.AcquireStream, unary=acquire_request("hold", key, wait_forever=True, owner="b"))

@@ -297,7 +297,7 @@ def test_the_end_releases_all_leases_and_leaves_the_queue(mcp, shell, ns, how):
 
 
 def test_a_lease_that_is_lost_is_told_once(sessions_of, shell, ns):
-    session = sessions_of("--duration", "1s")
+    session = sessions_of("--duration", "9s")
     session.call("acquire", namespace=ns, key="k")
     shell.done("force-release", ns, "k", "--reason", "test")
     session.until(lambda: session.notes, "a warning")
@@ -310,7 +310,7 @@ def test_a_lease_that_is_lost_is_told_once(sessions_of, shell, ns):
 
 def test_a_daemon_that_dies_loses_the_lease(cluster, ns):
     daemon = harness.Daemon(database=cluster.url(cluster.create_database(migrated=True)))
-    session = Session("--server", daemon.target, "--duration", "2s", "--timeout", "1s")
+    session = Session("--server", daemon.target, "--duration", "9s", "--timeout", "5s")
     try:
         session.call("acquire", namespace=ns, key="k")
         daemon.kill()
@@ -345,7 +345,7 @@ def test_calls_in_flight_are_bounded(mcp, sessions_of, ns):
 
 def test_a_client_that_reads_no_answers_is_not_read_either(service, shell, ns):
     """Its leases live on, and it gets each answer when it reads again."""
-    process = subprocess.Popen([harness.CLI, "mcp", "--server", service.daemon.target, "--duration", "3s"], stdin=subprocess.PIPE,
+    process = subprocess.Popen([harness.CLI, "mcp", "--server", service.daemon.target, "--duration", "12s"], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, env=environment())
     try:
         os.set_blocking(process.stdin.fileno(), False)
@@ -437,7 +437,7 @@ def is_alive(pid):
 
 @pytest.mark.parametrize("how", ["lost", "cancelled", "ended"])
 def test_a_command_is_ended_with_all_that_it_started(sessions_of, shell, ns, tmp_path, how):
-    session = sessions_of("--allow-run", "--duration", "2s")
+    session = sessions_of("--allow-run", "--duration", "9s")
     number = session.start("run", namespace=ns, key="k", command=["sh", "-c", f"setsid sleep 1000 & echo $! > {tmp_path}/pid; wait"])
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip(), what="the command")
     pid = int((tmp_path / "pid").read_text())

@@ -150,7 +150,7 @@ def test_the_command_has_files_arguments_and_variables(service, runs, ns):
                      'echo to stderr >&2', "sh", "-d with spaces"])
     wait_until(lambda: scope(service, ns, "state") == "held", what="the lease")
     token, lease_key, owner = scope(service, ns, "token, lease_key, owner").split("|")
-    run.out, run.err = run.process.communicate("typed\n", timeout=20)
+    run.out, run.err = run.process.communicate("typed\n", timeout=60)
     assert run.out == f"typed\n-d with spaces|{ns}|k|{token}|{lease_key}\n"
     assert "to stderr" in run.err
     assert owner.endswith(f"/{run.process.pid}")
@@ -161,7 +161,7 @@ def test_who_reads_sees_the_end_when_the_command_closes_its_output(runs, ns, tmp
     assert run.process.stdout.read() == "last words\n"  # returns at the end of file
     assert run.process.poll() is None
     (tmp_path / "go").touch()
-    assert run.process.wait(20) == 0
+    assert run.process.wait(60) == 0
 
 
 # --- not getting it ---
@@ -255,7 +255,7 @@ def test_without_a_server_it_is_5_and_nothing_runs(runs, ns):
     (["run", "a", "b", "-d", "1ms", "--", "true"], "duration must be at least 100 ms"),
 ])
 def test_wrong_usage_is_2(words, said):
-    done = subprocess.run([harness.CLI, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=20)
+    done = subprocess.run([harness.CLI, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 2 and said in done.stderr and done.stdout == ""
 
 
@@ -354,7 +354,7 @@ def test_forced_it_ends_at_once(service, runs, ns, tmp_path):
 
 
 def test_forced_the_command_hears_term_first(service, runs, ns, tmp_path):
-    run = runs(ns, "k", "trap 'echo cleaned up; exit 0' TERM; touch up; while :; do sleep 0.02; done", "-d", "3s", cwd=tmp_path)
+    run = runs(ns, "k", "trap 'echo cleaned up; exit 0' TERM; touch up; while :; do sleep 0.02; done", "-d", "9s", cwd=tmp_path)
     is_up(tmp_path / "up")
     service.psql(f"select leasehold.force_release('{ns}', 'k', 'maintenance')")
     assert run.ends() == 4 and run.out == "cleaned up\n"
@@ -373,7 +373,7 @@ def test_the_daemon_dies_and_so_does_the_command_in_time(cluster, runs, ns, tmp_
 def test_a_daemon_that_comes_back_in_time_costs_nothing(cluster, runs, ns, tmp_path):
     database = cluster.create_database()
     daemon = harness.Daemon(database=cluster.url(database))
-    run = runs(ns, "k", "touch up; while [ ! -e go ]; do sleep 0.02; done", "-d", "6s", server=daemon.target, cwd=tmp_path)
+    run = runs(ns, "k", "touch up; while [ ! -e go ]; do sleep 0.02; done", "-d", "18s", server=daemon.target, cwd=tmp_path)
     is_up(tmp_path / "up")
     daemon.kill()
     daemon.start()
@@ -387,9 +387,9 @@ def test_a_daemon_that_comes_back_in_time_costs_nothing(cluster, runs, ns, tmp_p
 
 
 def test_it_renews_by_itself(service, runs, ns, tmp_path):
-    run = runs(ns, "k", "touch up; while [ ! -e go ]; do sleep 0.02; done", "-d", "1s", cwd=tmp_path)
+    run = runs(ns, "k", "touch up; while [ ! -e go ]; do sleep 0.02; done", "-d", "9s", cwd=tmp_path)
     is_up(tmp_path / "up")
-    wait_until(lambda: int(scope(service, ns, "heartbeats")) >= 4, what="four heartbeats")
+    wait_until(lambda: int(scope(service, ns, "heartbeats")) >= 2, what="two heartbeats")
     (tmp_path / "go").touch()
     assert run.ends() == 0, run.err
     assert scope(service, ns) == "free|ok"
@@ -435,4 +435,4 @@ def test_what_the_command_leaves_in_the_background_is_ended_before_the_release(s
     # The supervisor has told that no child is left, and may be about to end itself.
     assert [pid for pid in run.inside() if parent_of(pid) not in (None, run.process.pid)] == []
     run.nothing_is_left()
-    assert run.process.wait(20) == 7
+    assert run.process.wait(60) == 7

@@ -58,7 +58,7 @@ def test_what_was_detached_on_purpose_is_kept(service, left, ns, tmp_path):
 
 @pytest.mark.parametrize("option", [(), ("--keep-detached",)], ids=["", "--keep-detached"])
 def test_a_lost_lease_keeps_nothing(service, left, ns, tmp_path, option):
-    run = left(ns, "k", SERVICE + "touch up; sleep 1000", "-d", "3s", *option, cwd=tmp_path)
+    run = left(ns, "k", SERVICE + "touch up; sleep 1000", "-d", "9s", *option, cwd=tmp_path)
     is_up(tmp_path / "up")
     service.psql(f"select leasehold.force_release('{ns}', 'k', 'maintenance')")
     assert run.ends() == 4 and "behind" not in run.err
@@ -139,7 +139,7 @@ def test_in_a_delegated_cgroup_a_process_of_another_user_is_ended_with_the_lease
     os.chmod(become, 0o4755)
     nobody = pwd.getpwnam("nobody").pw_uid
     with inside_cgroup(nobody, False) as cgroup:
-        run = left(ns, "k", f"exec {become} --reuid=0 --regid=0 --clear-groups sh -c 'echo there > up; sleep 1000'", "-d", "3s", user=nobody, group=65534,
+        run = left(ns, "k", f"exec {become} --reuid=0 --regid=0 --clear-groups sh -c 'echo there > up; sleep 1000'", "-d", "9s", user=nobody, group=65534,
                    extra_groups=[], cwd=place)
         is_up(place / "up")
         assert [path.name for path in cgroup.glob("leasehold-*")] == [f"leasehold-{run.process.pid}"]
@@ -166,7 +166,7 @@ def test_root_makes_a_cgroup_only_where_one_is_delegated(left, ns, tmp_path, mar
 @pytest.mark.parametrize("who", ["outer", "supervisor"])
 def test_the_cgroup_goes_when_a_process_of_leasehold_run_is_killed(left, ns, tmp_path, who):
     with inside_cgroup(0, True) as cgroup:
-        run = left(ns, "k", "touch up; sleep 1000", "-d", "3s", cwd=tmp_path)
+        run = left(ns, "k", "touch up; sleep 1000", "-d", "9s", cwd=tmp_path)
         is_up(tmp_path / "up")
         parents = {pid: state_and_parent(pid)[1] for pid in run.inside()}
         supervisor = next(pid for pid, parent in parents.items() if parent == run.process.pid)

@@ -150,7 +150,7 @@ def test_nothing_is_locked_or_written_without_the_lease(run, service, tmp_path):
 
 
 def test_one_run_at_a_time_and_a_killed_one_leaves_no_lock(run, service):
-    one = run("turns", "-d", "3s")
+    one = run("turns", "-d", "9s")
     assert one.address == "-" and one.lock(1)[0] == 200
     other = subprocess.run([harness.CLI, "run", "tf", "turns", "--terraform", "--", "true"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                            env={**os.environ, "LEASEHOLD_SERVER": service.daemon.target}, text=True)

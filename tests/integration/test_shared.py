@@ -420,7 +420,7 @@ def test_a_stream_that_waits_hears_of_several_holders(service, ns, key):
 def test_a_hold_keeps_its_slots(service, ns, key):
     set_capacity(service, ns, 3)
     share(service, ns, key)
-    hold = Stream(service.client.lease.Hold, pb.HoldRequest(acquire=acquire_request(ns, key, 1, units=2, **SHARED), by_ping=True))
+    hold = Stream(service.client.lease.Hold, pb.HoldRequest(acquire=acquire_request(ns, key, 6, units=2, **SHARED), by_ping=True))
     assert list(hold.until(lambda event: event.WhichOneof("event") == "granted").granted.slots) == [2, 3]
     renewed = hold.until(lambda event: event.WhichOneof("event") == "renewed").renewed
     assert (renewed.mode, list(renewed.slots)) == (pb.MODE_SHARED, [2, 3])
@@ -502,7 +502,7 @@ def test_two_daemons_grant_first_come_first_served(service, second, ns, key, poo
 @pytest.mark.parametrize("where", ["at another daemon", "in SQL"])
 def test_a_hold_hears_of_a_downgrade_elsewhere_at_its_next_renewal(service, second, ns, key, where):
     set_capacity(service, ns, 4)
-    hold = Stream(second.lease.Hold, pb.HoldRequest(acquire=acquire_request(ns, key, 3), by_ping=True))
+    hold = Stream(second.lease.Hold, pb.HoldRequest(acquire=acquire_request(ns, key, 9), by_ping=True))
     granted = hold.until(lambda event: event.WhichOneof("event") == "granted").granted
 
     def elsewhere(units):

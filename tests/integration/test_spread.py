@@ -131,7 +131,7 @@ def test_what_concerns_one_lease_goes_where_it_is(site, cluster_name):
 @pytest.mark.parametrize("cluster_name", NAMES)
 def test_a_stream_holds_what_it_asked_for(site, stream, cluster_name):
     key = OF[cluster_name][1]
-    held = stream(site.client.lease.Hold, pb.HoldRequest(acquire=acquire_request("jobs", key, seconds=1), by_ping=True))
+    held = stream(site.client.lease.Hold, pb.HoldRequest(acquire=acquire_request("jobs", key, seconds=6), by_ping=True))
     assert held.next().granted.scope.key == key
     wait_until(lambda: site.psql(cluster_name, "select max(heartbeats) > 1 from leasehold.scope") == "t", BOUND, "its renewals")
     assert rows(site, cluster_name) == [f"jobs/{key}"]
