@@ -121,7 +121,7 @@ def agree(service, key, status, token):
     else:
         # It may have been granted unheard; then it is given back or ends by its deadline. Nobody believes to hold it.
         assert status in ("TIMED_OUT", "UNAVAILABLE", "WAIT_TIMEOUT"), status
-        wait_until(lambda: is_free(service, key), 20, "an acquire that failed leaves nothing behind")
+        wait_until(lambda: is_free(service, key), 60, "an acquire that failed leaves nothing behind")
 
 
 FAULTS = {
@@ -188,13 +188,13 @@ def test_every_verb_and_the_database_agree_about_a_reply_that_is_hurt(service, p
     hurt()
     check_status(driver.ask("release", "r")[0])
     assert driver.ask("held", "r")[0] == "0"
-    wait_until(lambda: is_free(service, f"{owner}-r"), 20, "the release, or the deadline of what was not renewed")
+    wait_until(lambda: is_free(service, f"{owner}-r"), 60, "the release, or the deadline of what was not renewed")
 
     driver = start()
     assert driver.ask("acquire", "c", f"{owner}-c", 0)[0] == "OK"
     hurt()
     assert driver.ask("try", "c")[0] == "OK"
-    wait_until(lambda: is_free(service, f"{owner}-c"), 20, "the release in the set")
+    wait_until(lambda: is_free(service, f"{owner}-c"), 60, "the release in the set")
     wait_until(lambda: " ".join(driver.ask("stats")).find("releases=0") >= 0)
     assert not driver.said("lost", "c")
     proxy.decide = proxy.decide_request = lambda: "pass"
@@ -246,7 +246,7 @@ def test_a_holder_that_is_cut_off_hears_of_it_before_anybody_else_can_have_the_l
     driver = drive(proxy.target, "cut-off")
     assert driver.ask("acquire", "x", "cut-off", 0)[0] == "OK"
     proxy.is_frozen = True
-    wait_until(lambda: driver.said("lost", "x"), 20, "on_lost")
+    wait_until(lambda: driver.said("lost", "x"), 60, "on_lost")
     assert driver.said("lost", "x") == [["lost", "x", "unreachable", "in", "time"]]
     assert driver.ask("context", "x")[:2] == ["1", "0"]
     assert driver.ask("held", "x")[0] == "0"

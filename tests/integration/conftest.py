@@ -195,4 +195,4 @@ def runs(service):
                 pass
         if run.process.poll() is None:
             run.process.kill()
-        run.process.wait(20)
+        run.process.wait(60)

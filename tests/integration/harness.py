@@ -90,6 +90,9 @@ def execute(session, sql):
 
 
 TEMPLATE = "leasehold_template"
+# In a connection string: PostgreSQL may take that long on a busy machine to let somebody in, or to answer a daemon's question whether it is there. Tests of a
+# server that is silent go without.
+PATIENCE = "connect_timeout=60 "
 
 
 class Cluster:
@@ -188,7 +191,7 @@ class Cluster:
         self.has_template = True
 
     def url(self, database, user="postgres"):
-        return f"host={self.sockets} dbname={database} user={user}" + (f" port={self.port}" if self.port else "")
+        return f"host={self.sockets} {PATIENCE}dbname={database} user={user}" + (f" port={self.port}" if self.port else "")
 
     def psql(self, sql, database, check=True, user="postgres"):
         """Run statements; unaligned rows joined by '|', one a line."""
@@ -301,7 +304,7 @@ class Daemon:
         self.process.kill()
         self.process.wait(30)
 
-    def stop(self, seconds=30):
+    def stop(self, seconds=60):
         """A clean stop; its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)

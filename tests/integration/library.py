@@ -36,12 +36,12 @@ class Driver:
     def say(self, line):
         self.process.stdin.write(line + "\n")
 
-    def next(self, seconds=30):
+    def next(self, seconds=60):
         if self.unread:
             return self.unread.pop(0)
         return self.lines.get(timeout=seconds)
 
-    def hear(self, pattern, seconds=30):
+    def hear(self, pattern, seconds=60):
         """The first line that begins with this pattern; others stay for later."""
         for i, line in enumerate(self.unread):
             if re.match(pattern, line):
@@ -57,7 +57,7 @@ class Driver:
                 return line
             self.unread.append(line)
 
-    def ask(self, line, pattern=None, seconds=30):
+    def ask(self, line, pattern=None, seconds=60):
         self.say(line)
         words = line.split()
         return self.hear(pattern or f"{words[0]} {words[1]} " if len(words) > 1 else words[0], seconds)
@@ -76,6 +76,6 @@ class Driver:
             self.process.send_signal(signal.SIGCONT)
             self.process.stdin.write("quit\n")
             self.process.stdin.close()
-        assert self.process.wait(30) == 0, "\n".join(self.log[-60:])
+        assert self.process.wait(60) == 0, "\n".join(self.log[-60:])
         for reader in self.readers:
             reader.join(10)

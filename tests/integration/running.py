@@ -38,7 +38,7 @@ class Run:
             [harness.CLI, "run", namespace, key, *options, "--", *(argv or ["bash", "-c", script])],
             text=True, env=env, process_group=0, **popen)
 
-    def ends(self, seconds=20):
+    def ends(self, seconds=60):
         self.out, self.err = self.process.communicate(timeout=seconds)
         return self.process.returncode
 
@@ -52,7 +52,7 @@ class Run:
         except ProcessLookupError:
             return False
 
-    def nothing_is_left(self, seconds=20):
+    def nothing_is_left(self, seconds=60):
         wait_until(lambda: not self.inside(), seconds, "the end of all processes")
 
 

@@ -43,7 +43,7 @@ class Watching:
 
     def ends(self, number=signal.SIGINT):
         self.process.send_signal(number)
-        self.out, self.err = (text.decode() for text in self.process.communicate(timeout=20))
+        self.out, self.err = (text.decode() for text in self.process.communicate(timeout=60))
         return self.process.returncode
 
 
@@ -151,7 +151,7 @@ def test_who_fell_behind_begins_again_and_who_is_refused_ends(watch):
     server = Lagging()
     watching = watch(f"127.0.0.1:{server.port}", "a.b", "-r")
     assert [watching.event(), watching.event()] == ["synced", "synced"]
-    out, err = watching.process.communicate(timeout=20)
+    out, err = watching.process.communicate(timeout=60)
     assert watching.process.returncode == 1 and out == b""
     assert b"the watch was interrupted (it fell behind)" in err and b"enough" in err
     assert [list(request.namespace) for request in server.requests] == [["a", "b"]] * 2
@@ -161,7 +161,7 @@ def test_who_fell_behind_begins_again_and_who_is_refused_ends(watch):
 
 def test_a_server_that_was_never_there_is_5(watch):
     watching = watch("127.0.0.1:1")
-    assert watching.process.wait(20) == 5
+    assert watching.process.wait(60) == 5
 
 
 def test_a_reader_that_has_seen_enough_ends_it(service, watch, ns):
@@ -169,6 +169,6 @@ def test_a_reader_that_has_seen_enough_ends_it(service, watch, ns):
     assert watching.event() == "synced"
     watching.process.stdout.close()
     service.psql(f"select leasehold.acquire('{ns}', 'x', '30 s')")
-    assert watching.process.wait(20) == 1
+    assert watching.process.wait(60) == 1
     assert watching.process.stderr.read() == b""
     watching.process.stdout = open(os.devnull)

@@ -69,7 +69,7 @@ class Job:
 
     def ends(self):
         (self.place / "go").touch()
-        out, _ = self.process.communicate(timeout=20)
+        out, _ = self.process.communicate(timeout=60)
         assert not marked(self.mark), out
 
 

@@ -77,7 +77,7 @@ class Terminal:
     def types(self, text):
         os.write(self.file, text.encode())
 
-    def shows(self, pattern, seconds=20):
+    def shows(self, pattern, seconds=60):
         """Read until the pattern comes; what was read before it is forgotten."""
 
         def is_there():

@@ -2,7 +2,7 @@
 import time
 
 
-def wait_until(condition, seconds=30, what="the condition"):
+def wait_until(condition, seconds=60, what="the condition"):
     """Poll until `condition()` is true; its value. A bound, not a measurement."""
     begun = time.monotonic()
     while True:
