@@ -107,7 +107,7 @@ def test_a_crash_recovery_while_leases_pass_their_deadlines_costs_nobody_a_lease
     database = cluster.create_database(migrated=True)
     daemon = harness.Daemon(database=cluster.url(database))
     client = harness.Client(daemon.target)
-    calls = [client.lease.Acquire.future(acquire_request("crash", f"k{n}", 1.5)) for n in range(50)]
+    calls = [client.lease.Acquire.future(acquire_request("crash", f"k{n}", 2.8)) for n in range(50)]
     leases = [call.result(30).lease for call in calls]
     renew = lambda: {result.outcome for result in client.lease.Heartbeat(  # noqa: E731
         pb.HeartbeatRequest(leases=[lease_ref(lease) for lease in leases])).results}
@@ -119,7 +119,7 @@ def test_a_crash_recovery_while_leases_pass_their_deadlines_costs_nobody_a_lease
         assert renew() == {pb.OUTCOME_OK}
         for pid in children:
             os.kill(int(pid), signal.SIGKILL)
-        expiry = time.time() + 2.5  # the duration and the grace; sooner than daemons are taken for dead, which would delay the end of leases too
+        expiry = time.time() + 3.9  # the duration and the grace; sooner than daemons are taken for dead, which would delay the end of leases too
         wait_until(lambda: time.time() > expiry, what="the expiry of every lease")
     finally:
         os.kill(postmaster, signal.SIGCONT)
@@ -205,7 +205,7 @@ def test_a_killed_daemon_leaves_its_holders_their_leases(cluster):
     database = cluster.create_database(migrated=True)
     daemon = harness.Daemon(database=cluster.url(database))
     client = harness.Client(daemon.target)
-    held = client.lease.Acquire(acquire_request("jobs", "k", 3)).lease
+    held = client.lease.Acquire(acquire_request("jobs", "k", 12)).lease
     daemon.kill()
     wait_until(lambda: cluster.psql("select clock_timestamp() > deadline + grace and clock_timestamp() > seen_at + interval '5 s' "
                                     "from leasehold.scope, leasehold.coordinator", database) == "t",

@@ -172,7 +172,7 @@ def test_the_lease_of_a_hold_that_is_cut_off_ends_by_its_deadline(place, cable):
     target, client = reachable_daemon(place, cable)
     place.psql(RECORD)
     client.lease.Release(release_request(client.lease.Acquire(acquire_request("jobs", "k", 60)).lease))
-    process = cable.run(client_command(target, acquire_request("jobs", "k", 3, owner="cut off"), "hold"))
+    process = cable.run(client_command(target, acquire_request("jobs", "k", 9, owner="cut off"), "hold"))
     says(process, "renewed")
     behind = place.queued_call(client, "k", "behind")
     cable.unplug()

@@ -33,7 +33,7 @@ begin
 end
 $$;
 insert into leasehold.policy (namespace, min_duration, grace, hook_timeout)
-values ('hooked', '100 ms', '0 s', '500 ms'), ('beside', '100 ms', '0 s', '10 s');
+values ('hooked', '100 ms', '0 s', '2 s'), ('beside', '100 ms', '0 s', '10 s');
 select leasehold.add_hook(n, e, 'public.hook(leasehold.lease_event)')
   from unnest(array['hooked', 'beside']) n, unnest(array['acquire', 'heartbeat', 'release_ok', 'release_fail', 'reap']) e;
 """
@@ -288,7 +288,7 @@ def test_a_daemon_and_sql_reap_the_same_leases_and_each_is_reaped_once(hooked):
 
 
 def test_a_reap_that_somebody_asks_for_waits_for_the_hooks_and_tells_what_failed(hooked):
-    hooked.psql("select leasehold.set_policy('hooked', reaper => 'external')")
+    hooked.psql("select leasehold.set_policy('hooked', reaper => 'external', hook_timeout => '500 ms')")  # the call ends while hooks are left
     hooked.leases(6, "good")
     hooked.leases(2, "slow")
     hooked.expire()
@@ -307,7 +307,7 @@ def test_a_hold_whose_heartbeats_are_refused_goes_on_until_its_deadline(hooked):
                 " set search_path = pg_catalog, pg_temp as $$ begin raise exception 'not today'; end $$;"
                 "select leasehold.add_hook('held', 'heartbeat', 'public.no(leasehold.lease_event)')")
     requests = queue.Queue()
-    requests.put(pb.HoldRequest(acquire=acquire_request("held", "k", 2), by_ping=True))
+    requests.put(pb.HoldRequest(acquire=acquire_request("held", "k", 9), by_ping=True))
     stream = hooked.client.lease.Hold(iter(requests.get, None))
     events = []
     granted = next(stream).granted

@@ -43,9 +43,9 @@ def test_a_standby_that_lost_commits_is_promoted(cluster, source):
                      "select leasehold.set_life_source('epoch')", database)
     standby = Standby(cluster)
     try:
-        daemon = harness.Daemon(database=f"host={cluster.sockets},{standby.sockets} dbname={database} user=postgres target_session_attrs=read-write")
+        daemon = harness.Daemon("--max-block", "0", database=f"host={cluster.sockets},{standby.sockets} dbname={database} user=postgres target_session_attrs=read-write")
         client = harness.Client(daemon.target)
-        take = lambda key, seconds=3: client.lease.Acquire(acquire_request("life", key, seconds, owner=key)).lease  # noqa: E731
+        take = lambda key, seconds=12: client.lease.Acquire(acquire_request("life", key, seconds, owner=key)).lease  # noqa: E731
         kept, handed, ended = take("kept"), take("handed"), take("ended")
         standby.catch_up()
         standby.cut()
@@ -56,7 +56,7 @@ def test_a_standby_that_lost_commits_is_promoted(cluster, source):
 
         def is_renewed_for_longer_than_its_duration():
             assert heartbeat(client, kept).outcome == pb.OUTCOME_OK
-            return cluster.psql("select clock_timestamp() > acquired_at + interval '4 s' from leasehold.scope where key = 'kept'", database) == "t"
+            return cluster.psql("select clock_timestamp() > acquired_at + interval '14 s' from leasehold.scope where key = 'kept'", database) == "t"
         wait_until(is_renewed_for_longer_than_its_duration, 60)
         cluster.stop("immediate")
         standby.promote()
@@ -65,10 +65,10 @@ def test_a_standby_that_lost_commits_is_promoted(cluster, source):
         # The new database believes that these are held as they were, and by whom they were: for a whole duration.
         assert heartbeat(client, lost[0]).outcome == pb.OUTCOME_LOST
         assert standby.psql("select count(*) from leasehold.scope where state = 'held' and key in ('handed', 'ended', 'kept')", database) == "3"
-        waiter = client.lease.Acquire.future(acquire_request("life", "handed", 60, wait=30))
+        waiter = client.lease.Acquire.future(acquire_request("life", "handed", 60, wait=60))
         again = [take(f"new{n}", 60) for n in range(100)]
         assert min(lease.token for lease in again) > highest, "a token came again after a failover that lost commits"
-        assert waiter.result(30).lease.token > highest
+        assert waiter.result(60).lease.token > highest
         assert len({lease.token for lease in again}) == 100
         assert daemon.stop() == 0
     finally:
@@ -81,7 +81,7 @@ def test_postgresql_stops_for_longer_than_every_lease_and_cron_reaps_at_once(clu
     migrate(cluster, database)
     cluster.psql("select leasehold.set_policy('', min_duration => '100 ms', grace => '500 ms')", database)
     cluster.psql("select leasehold.reap()", database)
-    cluster.psql("select leasehold.acquire('life', 'k' || n, '3 s', lease_key => ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid) "
+    cluster.psql("select leasehold.acquire('life', 'k' || n, '12 s', lease_key => ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid) "
                  "from generate_series(1, 50) n", database)
     expiry = float(cluster.psql("select extract(epoch from max(deadline + grace)) from leasehold.scope where namespace = 'life'", database))
     cluster.stop("fast")
@@ -93,7 +93,7 @@ def test_postgresql_stops_for_longer_than_every_lease_and_cron_reaps_at_once(clu
         assert session.run("select count(*) from leasehold.reap()") == "0"
     done = cli("reap", "--once", "--database", cluster.url(database))
     assert done.returncode == 0 and session.run("select count(*) from leasehold.lease") == "50", done.stdout + done.stderr
-    assert session.run("select count(*) from generate_series(1, 50) n, leasehold.acquire('life', 'k' || n, '3 s')") == "0"
+    assert session.run("select count(*) from generate_series(1, 50) n, leasehold.acquire('life', 'k' || n, '12 s')") == "0"
     renewed = session.run("select count(leasehold.heartbeat('life', 'k' || n, ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid)) "
                           "from generate_series(1, 50) n")
     assert renewed == "50", "a stop cost somebody a lease"
@@ -107,7 +107,7 @@ def test_no_daemon_runs_while_cron_reaps(cluster):
     daemon = harness.Daemon(database=cluster.url(database))
     cluster.psql("select leasehold.set_policy('', grace => '500 ms')", database)
     client = harness.Client(daemon.target)
-    leases = [client.lease.Acquire(acquire_request("life", f"k{n}", 2)).lease for n in range(20)]
+    leases = [client.lease.Acquire(acquire_request("life", f"k{n}", 12)).lease for n in range(20)]
     daemon.kill()
     until_expired(cluster, database, "life")
     wait_until(lambda: cluster.psql("select max(seen_at) < clock_timestamp() - interval '5 s' from leasehold.coordinator", database) == "t")
@@ -180,8 +180,8 @@ def test_a_dump_with_everything_in_it_is_restored_elsewhere(cluster):
                  "create function work.note(p_event leasehold.lease_event) returns void language sql as "
                  "$$ insert into work.ended values (p_event.key, p_event.event) $$; "
                  "select leasehold.add_hook('life', event, 'work.note(leasehold.lease_event)') from unnest(array['release_ok', 'reap']) event", database)
-    held = client.lease.Acquire(acquire_request("life", "held", 1.5, owner="w")).lease
-    done = client.lease.Acquire(acquire_request("life", "done", 3)).lease
+    held = client.lease.Acquire(acquire_request("life", "held", 12, owner="w")).lease
+    done = client.lease.Acquire(acquire_request("life", "done", 30)).lease
     client.lease.Release(release_request(done, success='{"n": 1}'))
     shared = [key_of(number) for number in (1, 2, 3)]
     cluster.psql("select leasehold.set_policy('shares', capacity => 3)", database)
@@ -209,7 +209,7 @@ def test_a_dump_with_everything_in_it_is_restored_elsewhere(cluster):
         third = f"select slots, token > {highest} from leasehold.acquire('shares', 'k', '30 s', lease_key => '{shared[2]}', mode => 'shared')"
         assert other.psql(third, restored) == "{3}|t", "and others share it with them"
         client.lease.Release(release_request(lease))
-        wait_until(lambda: other.psql("select count(*) from leasehold.lease where namespace = 'life'", restored) == "0", 30, "the end of what was restored and then left")
+        wait_until(lambda: other.psql("select count(*) from leasehold.lease where namespace = 'life'", restored) == "0", 60, "the end of what was restored and then left")
         assert other.psql("select key, outcome, result from leasehold.history order by ended_at", restored) == 'done|ok|{"n": 1}\ndone|ok|\nheld|expired|'
         assert other.psql("select key, event from work.ended", restored) == "done|release_ok\ndone|release_ok\nheld|reap"
         assert elsewhere.stop() == 0
