@@ -122,7 +122,7 @@ class Load:
             assert not thread.is_alive(), "a call waits for ever"
 
     def call(self, rpc, request):
-        """The answer; None: the lease is held by another."""
+        """The answer; None: the lease is held by another. A wait that a database's absence makes long begins again, as a client's."""
         began = time.monotonic()
         while True:
             try:
@@ -132,9 +132,9 @@ class Load:
                 error = answer.results[0]
             except grpc.RpcError as failed:
                 error = harness.Failure(failed)
-                if error.reason == "LEASE_HELD" and not request.HasField("wait"):
+                if rpc == "Acquire" and error.reason == ("WAIT_TIMEOUT" if request.HasField("wait") else "LEASE_HELD"):
                     return None
-                if error.reason not in ("DATABASE_UNAVAILABLE", "SCOPE_BUSY") and error.code != grpc.StatusCode.UNAVAILABLE:
+                if error.reason not in ("DATABASE_UNAVAILABLE", "SCOPE_BUSY", "BLOCKING_TIMEOUT") and error.code != grpc.StatusCode.UNAVAILABLE:
                     self.faults.append(f"{rpc}: {failed}")
                     return None
             if time.monotonic() > began + 5 * BOUND:
