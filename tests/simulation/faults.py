@@ -1,5 +1,5 @@
 """The faults that tests/simulation/mutants puts back. `seeds`: of how many, from the first on, one has to find it; several times what it took. `program`:
-what has to find it, where that is not the simulation; a test without seeds is run as often as once."""
+what has to find it, where that is not the simulation; a test without seeds is run as often as once. On 2026-11-30, at 3bcddbbb, each was found."""
 import collections
 
 import playing
@@ -23,7 +23,7 @@ def fault(name, what, file, *edits, seeds=20000, is_quick=False, program=playing
 FAULTS = (
     fault('release_in_doubt_once', 'the release of an acquire that was given up is not repeated: a stalled network delivers the acquire behind it',
           'src/client/release/releases.c',
-          ('if (lease->doubt_us == 0 || releases->is_closing', 'if (true || releases->is_closing'), seeds=5000),
+          ('if (lease->doubt_us == 0 || releases->is_closing', 'if (true || releases->is_closing'), seeds=40000),
     fault('others_of_several_kept', 'LEASE_ENDED of one scope of several: the leases of the others are left to nobody',
           'src/client/acquire/acquire_op.c',
           ('        if (op->count > 1) /* the others may be held yet, by nobody who knows */\n            give_back(op);\n', ''), seeds=3000),
@@ -53,7 +53,7 @@ FAULTS = (
           ('    lh_requests_resume(&lease->followers);\n', ''), seeds=50, is_quick=True),
     fault('unheard_takes_renewed', 'the server takes back a lease whose caller has asked again and has it',
           'src/service/methods/acquire_call.c',
-          ('back->items[i].item.is_unheard = true;', 'back->items[i].item.is_unheard = false;'), seeds=5000),
+          ('back->items[i].item.is_unheard = true;', 'back->items[i].item.is_unheard = false;'), seeds=10000),
     fault('later_caller_gives_back', 'of two calls with one lease key the later gives back what the earlier was granted',
           'src/lease/acquire_batch.c',
           ('        lh_waiter_set_grant(waiter, LH_GRANT_TAKEN);\n', ''), seeds=3000, program=CORE),
@@ -81,7 +81,7 @@ FAULTS = (
           ('    if (is_stuck)\n        look_ahead(entry);\n', '    (void)is_stuck;\n    (void)look_ahead;\n'), seeds=1, program=AHEAD),
     fault('newcomer_puts_off', 'an answer to a newcomer puts off what the first waiter sleeps for',
           'src/lease/queue/holder_liveness.c',
-          ('if (decides || at_us < *look_us)', 'if (decides || at_us != *look_us)'), seeds=10000, program=CORE),
+          ('if (decides || at_us < *look_us)', 'if (decides || at_us != *look_us)'), seeds=30000, program=CORE),
     fault('one_of_several_for_all', 'a lost grant of one scope answers who comes back for several',
           'src/lease/dequeue.c',
           ('request->own.is_fresh || (is_granted && request->also_count > 0)', 'request->own.is_fresh'), seeds=1, program=TOGETHER),
