@@ -230,6 +230,9 @@ bool lh_core_has_row(Oid table, Oid index, Snapshot snapshot);
 bool lh_core_find(struct lh_core_call *call, Datum ns, Datum key, struct lh_core_row *row);
 /* Locks the row without waiting; LockTupleExclusive is FOR UPDATE, which ends a lease. Returns false if another transaction has locked or changed it. */
 bool lh_core_lock(struct lh_core_call *call, struct lh_core_row *row, LockTupleMode mode);
+/* Returns true if this transaction wrote the version that was found last, and no later one: that locks it. All others find the version before it, and
+   wait for us or skip it. */
+bool lh_core_is_ours(const struct lh_core_call *call);
 /* Writes the next version of the row. Returns false if the row is not the newest any more, or another transaction
    has locked it. `is_locked`: we have. */
 bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bool is_locked);

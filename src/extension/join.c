@@ -245,11 +245,11 @@ static bool may_wait(const struct lh_core_call *call, const struct lh_core_wish 
            DatumGetInt64(row->values[SCOPE_INCARNATION]) == call->life.id;
 }
 
-/* Locks the row FOR NO KEY UPDATE, by the change where it needs one. */
+/* Locks the row FOR NO KEY UPDATE, by the change where it needs one. What this transaction handed over is locked. */
 static bool lock(struct lh_core_call *call, struct lh_core_row *row)
 {
     if (DatumGetBool(row->values[SCOPE_QUEUED]))
-        return lh_core_lock(call, row, LockTupleNoKeyExclusive);
+        return lh_core_is_ours(call) || lh_core_lock(call, row, LockTupleNoKeyExclusive);
     lh_core_set(row, SCOPE_QUEUED, BoolGetDatum(true));
     return lh_core_update(call, row, false);
 }

@@ -1,6 +1,7 @@
 /* A scope's row: found by its name, and its next version written. */
 #include "core.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
@@ -49,6 +50,15 @@ bool lh_core_lock(struct lh_core_call *call, struct lh_core_row *row, LockTupleM
         return false;
     read_row(call->found_slot, row);
     return true;
+}
+
+bool lh_core_is_ours(const struct lh_core_call *call)
+{
+    HeapTuple tuple = ExecFetchSlotHeapTuple(call->found_slot, false, NULL);
+    uint16 mask = tuple->t_data->t_infomask;
+
+    return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)) &&
+           ((mask & HEAP_XMAX_INVALID) != 0 || HEAP_XMAX_IS_LOCKED_ONLY(mask));
 }
 
 static void add_index_entries(struct lh_core_call *call, bool is_update, bool only_summarizing)
