@@ -331,11 +331,12 @@ static const struct lh_pg_statement hand_over_statement = LH_PG_STATEMENT(
 static const struct lh_pg_statement core_hand_over_statement = LH_PG_STATEMENT(
     "core_hand_over_batch", "select * from leasehold_core.hand_over_batch" CORE_HAND_OVER_ARGUMENTS, HAND_OVER_TYPES);
 
+/* Of the first of the riders. */
 static void write_hand_over(struct lane *lane, const void *items, size_t n)
 {
     lh_batch_write(lane, &lh_release_kind, items, n);
     lh_lane_add_clock(lane);
-    lh_batch_write_columns(lane, &lh_acquire_kind, lane->riders, lane->rider_count);
+    lh_batch_write_columns(lane, &lh_acquire_kind, lane->riders, 1);
 }
 
 static void read_hand_over(struct lane *lane, const void *items, size_t n, const PGresult *result)
@@ -347,8 +348,8 @@ static void read_hand_over(struct lane *lane, const void *items, size_t n, const
     while (releases < row_count && strcmp(lh_pg_text(result, releases, part), "release") == 0)
         releases++;
     lh_batch_read_rows(lane, &lh_release_kind, items, n, result, 0, releases);
-    lh_batch_set_busy(&lh_acquire_kind, lane->riders, lane->rider_count);
-    lh_batch_read_rows(lane, &lh_acquire_all_kind, lane->riders, lane->rider_count, result, releases, row_count);
+    lh_batch_set_busy(&lh_acquire_kind, lane->riders, 1);
+    lh_batch_read_rows(lane, &lh_acquire_all_kind, lane->riders, 1, result, releases, row_count);
 }
 
 static void set_release_busy(void *item)

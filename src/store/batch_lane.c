@@ -315,23 +315,58 @@ static void read_rows(struct lane *lane, const struct batch_kind *kind, const vo
         lh_batch_read_rows(lane, kind, items, n, result, 0, PQntuples(result));
 }
 
-static void on_released(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+static bool is_of_scope(const struct lh_acquire_item *rider, const struct lh_holder_item *release)
 {
-    struct lane *lane = arg;
-    read_rows(lane, lane->kind, current_items(lane), current_part(lane)->count, result);
+    return strcmp(release->ns, rider->ns) == 0 && strcmp(release->key, rider->key) == 0;
 }
 
-/* One release, and one rider for its scope: there is a statement for that. */
+/* One release, and behind it the rider that its scope is for: there is a statement for that. The others, if any, have no place in that queue, so that
+   they come after it. */
 static bool is_hand_over(const struct lane *lane)
 {
     const struct lh_holder_item *release = ((struct lh_holder_item *const *)lane->items)[0];
-    const struct lh_acquire_item *rider = ((struct lh_acquire_item *const *)lane->riders)[0];
+    struct lh_acquire_item *const *riders = lane->riders;
 
-    return lane->parts[0].count == 1 && lane->rider_count == 1 && strcmp(release->ns, rider->ns) == 0 &&
-           strcmp(release->key, rider->key) == 0;
+    if (lane->parts[0].count != 1 || !is_of_scope(riders[0], release))
+        return false;
+    for (size_t i = 1; i < lane->rider_count; i++)
+        if (riders[i]->ticket != 0 && is_of_scope(riders[i], release))
+            return false;
+    return true;
 }
 
-/* Riders are answered by one statement with the releases, or behind them. */
+/* The statement of the releases, and how many riders are in it. */
+static const struct batch_kind *kind_ahead(const struct lane *lane, size_t *rider_count)
+{
+    *rider_count = is_hand_over(lane) ? 1 : 0;
+    return *rider_count > 0 ? lane->hand_over : lane->kind;
+}
+
+static void on_answer_ahead(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+{
+    struct lane *lane = arg;
+    size_t ahead;
+
+    read_rows(lane, kind_ahead(lane, &ahead), lane->items, lane->parts[0].count, result);
+}
+
+static const void *riders_from(const struct lane *lane, size_t first)
+{
+    return (const char *)lane->riders + first * sizeof(void *);
+}
+
+static void on_riders_answer(struct lane *lane, const PGresult *result)
+{
+    size_t ahead;
+    const struct batch_kind *kind = kind_ahead(lane, &ahead);
+
+    if (ahead == lane->rider_count)
+        read_rows(lane, kind, lane->items, 1, result);
+    else
+        read_rows(lane, lane->hand_over->rider_kind, riders_from(lane, ahead), lane->rider_count - ahead, result);
+    lane->rider_count = 0;
+}
+
 static void on_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
 {
     struct lane *lane = arg;
@@ -340,14 +375,10 @@ static void on_answer(void *arg, enum lh_status status, const PGresult *result, 
         on_part_failed(lane, status, error);
         return;
     }
-    if (!lane->is_riding)
-        read_rows(lane, lane->kind, current_items(lane), current_part(lane)->count, result);
-    else if (is_hand_over(lane))
-        read_rows(lane, lane->hand_over, lane->items, 1, result);
-    else
-        read_rows(lane, lane->hand_over->rider_kind, lane->riders, lane->rider_count, result);
     if (lane->is_riding)
-        lane->rider_count = 0;
+        on_riders_answer(lane, result);
+    else
+        read_rows(lane, lane->kind, current_items(lane), current_part(lane)->count, result);
     next_part(lane);
 }
 
@@ -371,22 +402,23 @@ static bool may_go_by_core(const struct lane *lane, const struct batch_kind *kin
     return true;
 }
 
+/* Riders are answered by one statement with the releases, or behind them, or both. */
 static enum lh_status query_with_riders(struct lane *lane)
 {
     const struct batch_kind *rider_kind = lane->hand_over->rider_kind;
     const struct lh_pg_statement *statement;
     enum lh_status status;
+    size_t ahead;
+    const struct batch_kind *kind = kind_ahead(lane, &ahead);
 
     lane->is_by_core = may_go_by_core(lane, rider_kind, lane->riders, lane->rider_count);
-    if (is_hand_over(lane)) {
-        statement = write(lane, lane->hand_over, lane->items, 1);
-    } else {
-        statement = write(lane, lane->kind, lane->items, current_part(lane)->count);
-        status = lh_pg_query_begin(lane->conn, statement, &lane->params, on_released, lane);
-        if (status != LH_OK)
-            return status;
-        statement = write(lane, rider_kind, lane->riders, lane->rider_count);
-    }
+    statement = write(lane, kind, lane->items, lane->parts[0].count);
+    if (ahead == lane->rider_count)
+        return lh_pg_query(lane->conn, statement, &lane->params, on_answer, lane);
+    status = lh_pg_query_begin(lane->conn, statement, &lane->params, on_answer_ahead, lane);
+    if (status != LH_OK)
+        return status;
+    statement = write(lane, rider_kind, riders_from(lane, ahead), lane->rider_count - ahead);
     return lh_pg_query(lane->conn, statement, &lane->params, on_answer, lane);
 }
 

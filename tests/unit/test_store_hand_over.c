@@ -97,6 +97,57 @@ START_TEST(a_release_carries_an_acquire_behind_it)
 }
 END_TEST
 
+/* The first rider is next in the queue; behind it others come to that queue, and to other scopes. */
+START_TEST(newcomers_are_in_the_transaction_of_a_hand_over)
+{
+    struct lh_acquire_item mine = wish(false), next = wish(true), late[] = {wish(true), wish(true), wish(false)};
+    struct lh_acquire_item *riders[] = {&next, &late[0], &late[1], &late[2]};
+    char other[64], sql[256];
+
+    snprintf(other, sizeof(other), "%s-other", key);
+    late[2].key = other;
+    acquire(&mine);
+    acquire(&next);
+    next.ticket = next.new_ticket;
+    struct lh_holder_item given = {.ns = mine.ns, .key = mine.key, .lease_key = mine.lease_key}, *gives = &given;
+    ck_assert_int_eq(one.store->ops->hand_over(one.store, 0, 0, &gives, 1, riders, 4, test_on_answer, &answer), LH_OK);
+    test_wait_for_ok(&answer);
+    ck_assert_int_eq(given.outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(next.outcome, LH_ACQUIRE_GRANTED);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(late[i].outcome, LH_ACQUIRE_QUEUED);
+        ck_assert_int_eq(late[i].waiters_ahead, i);
+        ck_assert_int_eq(late[i].lease.token, next.lease.token);
+    }
+    ck_assert_int_gt(late[1].new_ticket, late[0].new_ticket);
+    ck_assert_int_eq(late[2].outcome, LH_ACQUIRE_GRANTED);
+    snprintf(sql, sizeof(sql),
+             "select count(distinct x) from (select xmin::text from leasehold.scope where key like '%s%%'"
+             " union all select xmin::text from leasehold.waiter where key = '%s') r (x)",
+             key, key);
+    ck_assert_str_eq(pg_fixture_value(conninfo, sql), "1");
+}
+END_TEST
+
+START_TEST(what_fails_behind_a_hand_over_leaves_it_alone)
+{
+    struct lh_acquire_item mine = wish(false), next = wish(true), late[] = {wish(true), wish(true)};
+    struct lh_acquire_item *riders[] = {&next, &late[0], &late[1]};
+
+    late[0].terms.labels = "{\"a\": \"\\u0000\"}";
+    acquire(&mine);
+    acquire(&next);
+    next.ticket = next.new_ticket;
+    struct lh_holder_item given = {.ns = mine.ns, .key = mine.key, .lease_key = mine.lease_key}, *gives = &given;
+    ck_assert_int_eq(one.store->ops->hand_over(one.store, 0, 0, &gives, 1, riders, 3, test_on_answer, &answer), LH_OK);
+    test_wait_for_ok(&answer);
+    ck_assert_int_eq(given.outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(next.outcome, LH_ACQUIRE_GRANTED);
+    ck_assert_int_eq(late[0].outcome, LH_ACQUIRE_INVALID);
+    ck_assert_int_eq(late[1].outcome, LH_ACQUIRE_QUEUED);
+}
+END_TEST
+
 START_TEST(an_acquire_behind_a_release_that_is_refused_waits)
 {
     struct lh_acquire_item mine = wish(false), next = wish(true);
@@ -203,6 +254,8 @@ TCase *test_store_hand_over(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, a_release_carries_an_acquire_behind_it);
+    tcase_add_test(tcase, newcomers_are_in_the_transaction_of_a_hand_over);
+    tcase_add_test(tcase, what_fails_behind_a_hand_over_leaves_it_alone);
     tcase_add_test(tcase, an_acquire_behind_a_release_that_is_refused_waits);
     tcase_add_test(tcase, releases_and_acquires_of_other_scopes_are_one_transaction);
     tcase_add_test(tcase, what_fails_in_an_exchange_leaves_the_others_alone);
