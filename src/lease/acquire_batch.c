@@ -95,6 +95,30 @@ static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
         ask(lane, waiter);
 }
 
+/* Newcomers that go behind the rider, and so with the hand-over's transaction; the others make a batch. */
+#define BEHIND_MAX 12
+
+/* Has no place, as far as known, and will get the last one of the queue. */
+static bool is_newcomer(const struct lh_waiter *waiter)
+{
+    const struct lh_acquire *newest = lh_acquire_newest(waiter);
+
+    return !lh_waiter_may_be_in_database(waiter) && newest->units == 0 && newest->terms.priority == 0;
+}
+
+/* A place of its own transaction costs a commit, a row lock and, in front of the next hand-over, its time. */
+static void take_along(struct lh_lane *lane, struct lh_scope *scope)
+{
+    struct lh_waiter *next;
+
+    for (size_t i = 0; i < BEHIND_MAX && lane->rider_count < lane->coordinator->options.batch_max; i++) {
+        if ((next = first(scope)) == NULL || !is_newcomer(next))
+            break;
+        ask(lane, next);
+    }
+    scope->has_taken_all = lh_list_is_empty(&scope->line);
+}
+
 /*
  * Behind an exclusive holder, our first waiter and with a shared one those shared ones that follow it; behind a shared
  * holder only so many as its release may make room for. A writer behind readers is left to the wake-up that the last
@@ -124,8 +148,10 @@ static void ride(struct lh_lane *lane, struct lh_scope *scope)
         room -= next->units;
         ask(lane, next);
         scope->has_rider = true;
-        if (next->units == 0)
+        if (next->units == 0) {
+            take_along(lane, scope);
             return;
+        }
     }
 }
 
@@ -410,7 +436,7 @@ static void note_failure(struct lh_coordinator *c, struct lh_entry *entry, enum 
     if (entry->waiter->together != NULL)
         lh_together_failed(c, entry->waiter, trouble == LH_OVERLOADED);
     else
-        entry->scope->trouble = trouble;
+        entry->scope->trouble = (uint8_t)trouble;
 }
 
 void lh_acquire_on_error(struct lh_lane *lane, struct lh_entry *entry, enum lh_status status,
@@ -460,6 +486,9 @@ void lh_acquire_on_riders_done(struct lh_lane *lane, enum lh_status status, cons
         struct lh_entry *entry = &lane->entries[i];
         struct lh_scope *scope = entry->scope;
         scope->has_rider = false;
+        if (status == LH_OK && entry->acquire->outcome == LH_ACQUIRE_GRANTED && scope->has_taken_all)
+            scope->joins_us = (uint32_t)(c->now_us + LH_JOIN_US);
+        scope->has_taken_all = false;
         if (status == LH_OK)
             lh_acquire_on_answer(lane, entry);
         else

@@ -129,7 +129,7 @@ static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh
             on_left(c, entry);
         } else {
             if (status != LH_DATABASE_UNAVAILABLE && status != LH_CANCELED)
-                scope->trouble = status == LH_OK ? LH_SCOPE_BUSY : status;
+                scope->trouble = (uint8_t)(status == LH_OK ? LH_SCOPE_BUSY : status);
             c->stats.busy += status == LH_OK;
             if (status != LH_OK && !lh_list_is_empty(&scope->queue))
                 scope->wake_when_answered = true; /* the reply may have said so */

@@ -18,6 +18,8 @@
 #define LH_FAIL_LAST_US (10 * LH_US_PER_S)
 #define LH_FULL_LAST_US (1 * LH_US_PER_S) /* room may come at any time, and newcomers do not wait for it */
 #define LH_FAILS_MAX 10
+/* Newcomers wait so long for the hand-over that follows one: a holder that needs it for a moment releases it within this time. */
+#define LH_JOIN_US (1 * LH_US_PER_MS)
 
 struct lh_scope {
     struct lh_table_entry entry;
@@ -56,6 +58,7 @@ struct lh_scope {
     uint32_t in_flight;      /* items of the one batch */
     uint32_t alive_requests; /* requests that wait while the holder is alive */
     uint32_t prioritized;    /* waiters with a priority */
+    uint32_t joins_us;       /* the low bits of when newcomers do not wait for a next hand-over any more */
     uint16_t name_capacity;
     uint8_t ready_kind;
     uint8_t flight_kind;  /* kind of the batch in flight */
@@ -69,11 +72,11 @@ struct lh_scope {
     bool has_room;        /* a shared lease was granted: there may be room for more */
     bool wake_when_answered;
     bool ask_all_when_answered;
-    bool looks_ahead; /* an answer said that it is free, and not for the waiter that was asked for */
-    bool has_rider;   /* an acquire for its first waiter follows the release in flight */
-    bool is_full;     /* the server had no room (on its disk, say) for the last acquires */
-    /* Status of the batch in flight: OK, SCOPE_BUSY, OVERLOADED (no room) or another error. */
-    enum lh_status trouble;
+    bool looks_ahead;   /* an answer said that it is free, and not for the waiter that was asked for */
+    bool has_rider;     /* an acquire for its first waiter follows the release in flight */
+    bool has_taken_all; /* all newcomers that there were follow that acquire */
+    bool is_full;       /* the server had no room (on its disk, say) for the last acquires */
+    uint8_t trouble;    /* status of the batch in flight: OK, SCOPE_BUSY, OVERLOADED (no room) or another error */
     char name[];
 };
 
@@ -141,6 +144,8 @@ int64_t lh_ready_since_us(const struct lh_coordinator *c, enum lh_kind kind);
 /* Returns the scope whose turn it is and ends that turn; NULL if no scope is ready. `share`: how many of its items
    may go into a batch with `room`. */
 struct lh_scope *lh_ready_next(struct lh_coordinator *c, enum lh_kind kind, size_t room, size_t *share);
+/* Returns how long the scope's newcomers still wait for its next hand-over, to queue in that transaction; 0: they do not. */
+uint32_t lh_ready_rides_in_us(const struct lh_coordinator *c, const struct lh_scope *scope);
 
 /*
  * --- queue/waiter.c ---

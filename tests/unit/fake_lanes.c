@@ -214,13 +214,15 @@ static bool is_released(struct lh_holder_item *const *items, size_t n, const str
     return false;
 }
 
-/* Of a scope that is released an exclusive request rides alone; only shared ones may follow each other. */
+/* Of a scope that is released an exclusive request rides alone, with newcomers behind it; only shared ones may follow each other. */
 static void check_riders(struct lh_holder_item *const *items, size_t item_count, struct lh_acquire_item *const *riders,
                          size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < i && is_released(items, item_count, riders[i]); k++) {
             bool is_same = strcmp(riders[i]->ns, riders[k]->ns) == 0 && strcmp(riders[i]->key, riders[k]->key) == 0;
+            if (riders[i]->ticket == 0)
+                continue;
             if (is_same && (riders[i]->units == 0 || riders[k]->units == 0))
                 fake_fail("two riders for %s/%s, and one of them exclusive", riders[i]->ns, riders[i]->key);
             if (is_same && riders[i]->ticket <= riders[k]->ticket)

@@ -97,6 +97,67 @@ START_TEST(a_release_grants_to_the_first_waiter_in_the_same_transaction)
 }
 END_TEST
 
+/* The holder, and two who wait; the first of them has just got it. */
+static struct fake_node *hand_over_one(struct ask *asks, struct give *give)
+{
+    struct fake_node *node = start_node();
+    hold_now(node, &asks[0], 0, 1);
+    for (int i = 1; i < 3; i++)
+        ask_for(node, &asks[i], 0, i + 1, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(50));
+    give_send(node, give, 0, 1);
+    fake_run(&world, MS(1));
+    ck_assert_int_eq(asks[1].status, LH_OK);
+    return node;
+}
+
+START_TEST(who_comes_right_after_a_hand_over_queues_in_the_next_ones_transaction)
+{
+    struct ask asks[3], late[2];
+    struct give gives[2];
+    struct fake_node *node = hand_over_one(asks, &gives[0]);
+    size_t acquires = world.batches[LH_KIND_ACQUIRE], riders = world.riders;
+    for (int i = 0; i < 2; i++)
+        ask_for(node, &late[i], 0, 4 + i, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(1) / 4);
+    give_send(node, &gives[1], 0, 2);
+    fake_run(&world, MS(1));
+    ck_assert_int_eq(asks[2].status, LH_OK);
+    ck_assert_uint_eq(world.riders, riders + 3);
+    ck_assert_uint_eq(world.batches[LH_KIND_ACQUIRE], acquires);
+    ck_assert_int_lt(row_of(0, 4)->ticket, row_of(0, 5)->ticket);
+}
+END_TEST
+
+START_TEST(a_place_is_put_off_for_a_moment_and_a_try_not_at_all)
+{
+    struct ask asks[3], late[2];
+    struct give give;
+    struct fake_node *node = hand_over_one(asks, &give);
+    int64_t came_us = world.now_us;
+    ask_for(node, &late[0], 0, 4, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(1));
+    ck_assert_int_eq(late[0].status, LH_LEASE_HELD);
+    ck_assert_int_eq(late[0].answered_us - came_us, MS(1));
+    ask_for(node, &late[1], 0, 5, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(1));
+    ck_assert_ptr_nonnull(row_of(0, 5));
+}
+END_TEST
+
+START_TEST(a_place_waits_no_longer_than_a_hand_over_may_take_to_follow)
+{
+    struct ask asks[3], late;
+    struct give give;
+    struct fake_node *node = hand_over_one(asks, &give);
+    ask_for(node, &late, 0, 4, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, LH_JOIN_US - 1);
+    ck_assert_ptr_null(row_of(0, 4));
+    fake_run(&world, 1 + MS(1));
+    ck_assert_ptr_nonnull(row_of(0, 4));
+}
+END_TEST
+
 START_TEST(waiters_of_two_coordinators_are_served_in_their_order)
 {
     struct fake_node *nodes[2] = {start_node(), start_node()};
@@ -364,6 +425,9 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_batch_is_no_larger_than_batch_max);
     tcase_add_test(tcase, a_held_scope_refuses_who_does_not_wait);
     tcase_add_test(tcase, a_release_grants_to_the_first_waiter_in_the_same_transaction);
+    tcase_add_test(tcase, who_comes_right_after_a_hand_over_queues_in_the_next_ones_transaction);
+    tcase_add_test(tcase, a_place_is_put_off_for_a_moment_and_a_try_not_at_all);
+    tcase_add_test(tcase, a_place_waits_no_longer_than_a_hand_over_may_take_to_follow);
     tcase_add_test(tcase, waiters_of_two_coordinators_are_served_in_their_order);
     tcase_add_test(tcase, only_the_first_waiter_is_asked_for_at_a_wake_up);
     tcase_add_test(tcase, a_waiter_is_granted_at_the_holders_expiry_without_any_notification);

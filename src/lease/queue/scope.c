@@ -196,6 +196,7 @@ static void schedule(struct lh_coordinator *c, struct lh_scope *scope)
     int64_t best_us = LH_NEVER;
     int64_t best_hooked_us = LH_NEVER;
     int64_t at_us = wake_us(scope);
+    int64_t rides_in_us;
 
     for (int i = 0; i < LH_SCOPE_KINDS; i++) {
         enum lh_kind kind = (enum lh_kind)i;
@@ -215,6 +216,8 @@ static void schedule(struct lh_coordinator *c, struct lh_scope *scope)
         } else if (lh_hook_queue_wants(c, scope, kind)) {
             best_hooked = since_us < best_hooked_us ? i : best_hooked;
             best_hooked_us = since_us < best_hooked_us ? since_us : best_hooked_us;
+        } else if (kind == LH_KIND_ACQUIRE && (rides_in_us = lh_ready_rides_in_us(c, scope)) > 0) {
+            at_us = c->now_us + rides_in_us < at_us ? c->now_us + rides_in_us : at_us;
         } else if (since_us < best_us) {
             best = i;
             best_us = since_us;
