@@ -26,7 +26,7 @@ type settings struct {
 	poll      time.Duration
 	flush     time.Duration
 	logf      func(format string, args ...any)
-	strategy  Strategy // nil: after 100 ms
+	strategy  Strategy // nil: BestEffort
 	retryLog  func(RetryStep)
 	telemetry Telemetry
 }

@@ -105,7 +105,7 @@ impl Builder {
         self
     }
 
-    /// Decides about the retries of the client. Without one it retries what is unavailable after 100 ms.
+    /// Decides about the retries of the client, [`best_effort`](crate::best_effort) by default.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.settings.strategy = Some(strategy);
         self

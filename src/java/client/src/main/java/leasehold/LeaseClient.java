@@ -165,7 +165,7 @@ public final class LeaseClient implements AutoCloseable {
         /**
          * Has a strategy decide about retries, within each request's time. Renewals go on whatever it says.
          *
-         * @param value the strategy; by default all but LEASE_HELD is repeated after 100 ms
+         * @param value the strategy; {@link Retry#BEST_EFFORT} by default
          * @return this
          */
         public Builder strategy(Retry.Strategy value) {
