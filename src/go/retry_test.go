@@ -142,11 +142,16 @@ var retryCases = []testCase{
 	}},
 	{"busy_scope_is_unavailable", "grpc sql pooler", func(s *site) {
 		var asked []leasehold.RetryReason
-		c := s.client(leasehold.WithStrategy(func(r leasehold.Retry) (time.Duration, bool) {
+		target, next := s.target, &flaky{}
+		if s.on == "grpc" {
+			next = s.flaky(0)
+			target = s.flaky(0).Target + "," + next.Target
+		}
+		c := s.clientAt(target, leasehold.WithStrategy(func(r leasehold.Retry) (time.Duration, bool) {
 			asked = append(asked, r.Reason)
 			return 0, false
 		}), leasehold.Patience(time.Minute))
-		l := s.acquire(c)
+		l := s.acquire(c, leasehold.Duration(5*time.Minute))
 		end := s.lock()
 		var busy *leasehold.UnavailableError
 		if err := l.Downgrade(context.Background(), 1); !errors.As(err, &busy) || busy.Reason != leasehold.RetryScopeBusy {
@@ -162,6 +167,7 @@ var retryCases = []testCase{
 				s.Fatalf("%#v", err)
 			}
 			end()
+			s.is(fmt.Sprint(next.state().Requests), "0")
 		}
 	}},
 	{"strategy_decides_in_sql", "sql", func(s *site) {

@@ -174,6 +174,19 @@ impl RetryReason {
     pub fn is_always(self) -> bool {
         matches!(self, RetryReason::BlockingTimeout | RetryReason::ShuttingDown)
     }
+
+    /// Repeated at the next address.
+    pub fn is_next(self) -> bool {
+        !matches!(
+            self,
+            RetryReason::Unknown
+                | RetryReason::BlockingTimeout
+                | RetryReason::ScopeBusy
+                | RetryReason::OutcomeRetry
+                | RetryReason::LeaseHeld
+                | RetryReason::RetryInfo
+        )
+    }
 }
 
 impl fmt::Display for RetryReason {

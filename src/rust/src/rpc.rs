@@ -60,13 +60,13 @@ impl Rpc {
         (at, self.servers[at].clone())
     }
 
-    /// Makes an error of this crate, and leaves a server that could not be reached.
+    /// Makes an error of this crate, and leaves the server where another may do better.
     fn failed(&self, at: usize, scope: &Ref, status: &Status) -> Error {
         self.left(at, from_status(scope, status))
     }
 
     fn left(&self, at: usize, error: Error) -> Error {
-        if error.is_unavailable() {
+        if error.retry_reason().is_some_and(RetryReason::is_next) {
             self.leave(at);
         }
         error
@@ -189,7 +189,10 @@ impl Rpc {
     pub async fn event<T>(&self, at: usize, scope: &Ref, limit: Duration, stream: &mut tonic::Streaming<T>) -> Result<T, Error> {
         match tokio::time::timeout(limit, stream.message()).await {
             Ok(Ok(Some(event))) => Ok(event),
-            Ok(Ok(None)) => Err(self.left(at, Error::unavailable(RetryReason::Unknown, "the server ended the call without an answer"))),
+            Ok(Ok(None)) => {
+                let trouble = "the server ended the call without an answer";
+                Err(self.left(at, Error::unavailable(RetryReason::SocketClosedWhileInFlight, trouble)))
+            }
             Ok(Err(status)) => Err(self.failed(at, scope, &status)),
             Err(_) => Err(self.silent(at)),
         }

@@ -7,7 +7,7 @@ const fs = require('node:fs');
 const path = require('node:path');
 const { inspect } = require('node:util');
 const leasehold = require('leasehold-client');
-const { wait } = require('./site.js');
+const { LONG_MS, wait } = require('./site.js');
 
 const { sqlstates } = require(process.env.LEASEHOLD_CASES);
 
@@ -158,8 +158,10 @@ module.exports = {
   },
   async busy_scope_is_unavailable(site) {
     const asked = [];
-    const client = site.client(undefined, { patienceMs: 60_000, strategy: ({ reason }) => { asked.push(reason); return null; } });
-    const lease = await site.acquire(client);
+    const [first, next] = site.on === 'grpc' ? [await site.proxy(), await site.proxy()] : [];
+    const target = next && `${first.target},${next.target}`;
+    const client = site.client(target, { patienceMs: 60_000, strategy: ({ reason }) => { asked.push(reason); return null; } });
+    const lease = await site.acquire(client, { durationMs: LONG_MS });
     // In SQL an acquire never waits for the row.
     const calls = [() => lease.downgrade(), ...(site.on === 'grpc' ? [() => site.acquire(client)] : [])];
     const pg = await site.pg();
@@ -171,6 +173,7 @@ module.exports = {
       await lease.release(); // again: nothing
     }
     assert.deepEqual(asked, calls.map(() => 'SCOPE_BUSY'));
+    if (next) assert.equal((await next.state()).requests, 0);
   },
   async strategy_may_wait_for_a_holder(site) {
     const steps = [];

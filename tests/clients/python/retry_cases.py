@@ -5,7 +5,7 @@ import threading
 
 import leasehold
 import pytest
-from cases import NAMESPACE, TABLES, fresh
+from cases import LONG, NAMESPACE, TABLES, fresh
 from harness import wait_until
 from postgres_proxies import CutProxy
 
@@ -136,8 +136,10 @@ def decides_about_held(place):
 
 def busy_scope_is_unavailable(place):
     key, asked = fresh(), []
-    client = place.client(timeout=60, strategy=lambda retry: asked.append(retry.reason))  # None: it refuses
-    lease = client.lease(NAMESPACE, key).acquire()
+    proxies = [place.proxy(), place.proxy()] if place.transport == "grpc" else []
+    target = ",".join(proxy.target for proxy in proxies) or None
+    client = place.client(target, timeout=60, strategy=lambda retry: asked.append(retry.reason))  # None: it refuses
+    lease = client.lease(NAMESPACE, key, duration=LONG).acquire()
     calls = [lease.downgrade] + ([client.lease(NAMESPACE, key).acquire] if place.transport == "grpc" else [])  # in SQL an acquire never waits for the row
     session = place.session()
     for call in calls:
@@ -148,6 +150,7 @@ def busy_scope_is_unavailable(place):
         session.run("rollback")
         lease.release()  # again: nothing
     assert asked == ["SCOPE_BUSY"] * len(calls)
+    assert not any(proxy.requests for proxy in proxies[1:])
 
 
 def retries_are_logged(place):

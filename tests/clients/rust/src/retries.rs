@@ -147,13 +147,13 @@ pub const CASES: &[crate::Case] = &[
         let mut table = std::collections::HashMap::new();
         for row in header.lines().filter(|line| line.ends_with("the same") || line.ends_with("the next")) {
             let columns: Vec<_> = row.trim_start_matches(" *").split("  ").map(str::trim).filter(|each| !each.is_empty()).collect();
-            if let [names, unsent @ ("yes" | "no"), always, _] = columns[..] {
-                table.extend(names.split(", ").map(|name| (name.to_string(), (unsent == "yes", always == "yes"))));
+            if let [names, unsent @ ("yes" | "no"), always, place] = columns[..] {
+                table.extend(names.split(", ").map(|name| (name.to_string(), (unsent == "yes", always == "yes", place == "the next"))));
             }
         }
         assert_eq!(table.len(), RetryReason::ALL.len(), "{table:?}");
         for reason in RetryReason::ALL {
-            assert_eq!(table.get(&reason.to_string()), Some(&(reason.is_unsent(), reason.is_always())), "{reason}");
+            assert_eq!(table.get(&reason.to_string()), Some(&(reason.is_unsent(), reason.is_always(), reason.is_next())), "{reason}");
         }
         assert_eq!(s.on, "grpc");
     }),
@@ -164,17 +164,20 @@ pub const CASES: &[crate::Case] = &[
             its.lock().expect("reasons").push(retry.reason);
             None
         });
-        let client = s.made(Client::builder().strategy(refusing).patience(MINUTE), &s.target);
+        let proxies = (s.on == "grpc").then(|| [s.proxy(), s.proxy()]);
+        let target = proxies.as_ref().map_or(s.target.clone(), |[first, next]| format!("{},{}", first.target, next.target));
+        let client = s.made(Client::builder().strategy(refusing).patience(MINUTE), &target);
         let is_busy = |end: Result<(), Error>| match end {
             Err(Error::Unavailable(trouble)) => assert_eq!(trouble.reason, RetryReason::ScopeBusy),
             other => panic!("{other:?}"),
         };
-        let lease = s.acquire(&client).await;
+        let lease = s.lease(&client).duration(5 * MINUTE).acquire().await.expect("the lease");
         let lock = lock(&s).await;
         is_busy(lease.downgrade(1).await);
         assert_eq!(*asked.lock().expect("reasons"), [RetryReason::ScopeBusy]);
-        if s.on == "grpc" { // in SQL an acquire never waits for the row
+        if let Some([_, next]) = &proxies { // in SQL an acquire never waits for the row
             is_busy(s.lease(&client).acquire().await.map(drop));
+            assert_eq!(next.state()["requests"], 0);
         }
         drop(lock);
         lease.release().await.expect("the release");
