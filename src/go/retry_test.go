@@ -140,6 +140,28 @@ var retryCases = []testCase{
 		}
 		s.is(fmt.Sprint(delays), "[1ms 1ms 32ms 1s 500ms 1s]")
 	}},
+	{"dead_address_is_spared", "grpc", func(s *site) {
+		p := s.flaky(0)
+		s.refuse(p, true)
+		var asked atomic.Int32
+		c := s.clientAt(p.Target, leasehold.WithStrategy(func(leasehold.Retry) (time.Duration, bool) {
+			asked.Add(1)
+			return time.Millisecond, true
+		}))
+		done := make(chan later, 1)
+		go func() {
+			l, err := c.Acquire(context.Background(), "cases", s.key, leasehold.Wait(2*time.Minute))
+			done <- later{l, err}
+		}()
+		wait(s, "three hundred retries", func() bool { return asked.Load() >= 300 })
+		if n := p.state().Accepted; n >= 100 {
+			s.Fatal(n, "connections")
+		}
+		s.refuse(p, false)
+		got := <-done
+		must(s, got.err)
+		s.release(got.l)
+	}},
 	{"busy_scope_is_unavailable", "grpc sql pooler", func(s *site) {
 		var asked []leasehold.RetryReason
 		target, next := s.target, &flaky{}

@@ -223,7 +223,7 @@ func (p *flaky) freeze(on bool)  { ask(p.s, "proxy/set", object{"id": p.ID, "fro
 func (p *flaky) actAsHTTP()      { ask(p.s, "proxy/set", object{"id": p.ID, "http": true}, nil) }
 func (p *flaky) cut()            { ask(p.s, "proxy/cut", object{"id": p.ID}, nil) }
 func (p *flaky) state() (state struct {
-	Requests, Replies, Held int
+	Accepted, Requests, Replies, Held int
 	Sent                    int `json:"messages_sent"`
 }) {
 	ask(p.s, "proxy/state", object{"id": p.ID}, &state)

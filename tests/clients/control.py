@@ -14,7 +14,7 @@
     POST /proxy/set                {"id", "decide", "decide_request": [actions, the last for ever | "cycle"], "frozen", "refusing", "http"}
     POST /proxy/cut                {"id"}
     POST /proxy/let_requests_go    {"id"}
-    POST /proxy/state              {"id"}                                           {"connections", "actions", "requests", "messages_sent", "replies", "held"}
+    POST /proxy/state              {"id"}                                           {"connections", "accepted", "actions", "requests", "messages_sent", "replies", "held"}
 
 Each of grpc, sql and pooler has a database of its own. That of "grpc" has a daemon, that of "pooler" PgBouncer in transaction mode.
 """
@@ -155,7 +155,7 @@ class Control:
 
     def proxy_state(self, ask):
         proxy = self.proxies[ask["id"]]
-        return {"connections": len(proxy.connections), "actions": dict(proxy.actions), "requests": proxy.requests,
+        return {"connections": len(proxy.connections), "accepted": proxy.accepted, "actions": dict(proxy.actions), "requests": proxy.requests,
                 "messages_sent": proxy.messages_sent, "replies": proxy.replies, "held": proxy.held}
 
     def __enter__(self):

@@ -15,7 +15,7 @@ It knows as much of HTTP/2 (RFC 9113) as it takes to act on whole replies: frame
     stop            from here on nothing passes this connection, either way, and it stays open
 
 With `is_http` it is an HTTP/2 proxy: it answers the server's PINGs itself, whatever became of the client, and says in each request that
-it is there. `messages_sent` counts what clients have sent.
+it is there. `messages_sent` counts what clients have sent, `accepted` their connections, refused ones too.
 
 `decide_request` is asked for each request on its way to the server: pass, cut (the server never sees it), or hold: its message waits for
 let_requests_go(), a cancellation of it is swallowed, and its reply goes nowhere. `held` counts messages that wait, `replies` those that the
@@ -228,7 +228,7 @@ class FlakyProxy:
         self.is_frozen = False  # nothing passes, connections are accepted and stay open
         self.is_refusing = False  # whoever connects is reset
         self.is_http = False
-        self.requests = self.messages_sent = self.replies = 0
+        self.accepted = self.requests = self.messages_sent = self.replies = 0
         self.actions = collections.Counter()
         self.connections = set()
         self.loop = asyncio.new_event_loop()
@@ -261,6 +261,7 @@ class FlakyProxy:
         return action
 
     async def _accept(self, reader, writer):
+        self.accepted += 1
         if self.is_refusing:
             writer.transport.abort()
             return

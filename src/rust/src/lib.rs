@@ -4,6 +4,7 @@
 pub mod blocking;
 mod bounds;
 mod change;
+mod circuit;
 mod client;
 mod clock;
 mod connect;

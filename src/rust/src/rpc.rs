@@ -8,6 +8,7 @@ use tonic::Status;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 
+use crate::circuit::Circuit;
 use crate::client::RETRY_AFTER;
 use crate::clock::now;
 use crate::connect::Bearer;
@@ -15,7 +16,7 @@ use crate::error::{Error, InvalidArgument, Lost, Reason, RetryReason};
 use crate::hand_over::HandOver;
 use crate::hold::{Holding, Said};
 use crate::request::{FOREVER, Ref, Request};
-use crate::status::from_status;
+use crate::status::{from_status, words_of};
 use crate::ticks::Claimed;
 use crate::together::Scope;
 use crate::transport::{Beat, Ending, Grant, Renewal};
@@ -40,6 +41,7 @@ pub(crate) struct Rpc {
     /// On the same connections.
     schedules: Vec<ScheduleStub>,
     pub consoles: Vec<ConsoleStub>,
+    circuits: Vec<Circuit>,
     current: AtomicUsize,
     pub patience: Duration,
 }
@@ -50,6 +52,7 @@ impl Rpc {
             servers: wires.iter().cloned().map(Stub::new).collect(),
             schedules: wires.iter().cloned().map(ScheduleStub::new).collect(),
             consoles: wires.iter().cloned().map(ConsoleStub::new).collect(),
+            circuits: wires.iter().map(|_| Circuit::default()).collect(),
             current: AtomicUsize::new(0),
             patience,
         }
@@ -90,9 +93,20 @@ impl Rpc {
         patience: Duration,
         call: impl Future<Output = Result<tonic::Response<T>, Status>>,
     ) -> Result<T, Error> {
+        let (circuit, sent) = (&self.circuits[at], now());
+        circuit.admit(sent).map_err(|error| self.left(at, error))?;
         match tokio::time::timeout(patience, call).await {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(self.failed(at, scope, &status)),
+            Ok(Ok(answer)) => {
+                circuit.close();
+                Ok(answer.into_inner())
+            }
+            Ok(Err(status)) => {
+                match std::error::Error::source(&status) {
+                    None => circuit.close(), // the server's own words
+                    Some(_) => circuit.fail(sent, now(), words_of(&status)),
+                }
+                Err(self.failed(at, scope, &status))
+            }
             Err(_) => Err(self.silent(at)),
         }
     }

@@ -5,7 +5,7 @@ import threading
 
 import leasehold
 import pytest
-from cases import LONG, NAMESPACE, TABLES, fresh
+from cases import LONG, NAMESPACE, TABLES, fresh, in_background
 from harness import wait_until
 from postgres_proxies import CutProxy
 
@@ -132,6 +132,21 @@ def decides_about_held(place):
         client.lease(NAMESPACE, key, strategy=lambda retry: 1 / 0).acquire()
     with pytest.raises(ValueError, match="^strategy must be a function"):
         client.lease(NAMESPACE, key, strategy=7)
+
+
+def dead_address_is_spared(place):
+    proxy, asked = place.proxy(), []
+    proxy.is_refusing = True
+
+    def soon(retry):
+        asked.append(retry)
+        return 0.001
+
+    acquired = in_background(place.client(proxy.target, strategy=soon).lease(NAMESPACE, fresh(), wait=120).acquire)
+    wait_until(lambda: len(asked) >= 300)
+    assert proxy.accepted < 100
+    proxy.is_refusing = False
+    assert acquired().release()
 
 
 def busy_scope_is_unavailable(place):

@@ -26,6 +26,17 @@ fn patient(at: usize, mut then: impl FnMut() + Send + 'static) -> (Strategy, Arc
     (strategy, asked)
 }
 
+/// A strategy that repeats after a millisecond, and why it was asked.
+fn soon() -> (Strategy, Arc<Mutex<Vec<RetryReason>>>) {
+    let asked = Arc::new(Mutex::new(vec![]));
+    let its = asked.clone();
+    let strategy: Strategy = Arc::new(move |retry| {
+        its.lock().expect("reasons").push(retry.reason);
+        Some(Duration::from_millis(1))
+    });
+    (strategy, asked)
+}
+
 /// A proxy that resets whoever connects does so before or after hyper has written the request.
 fn is_connection(reason: RetryReason) -> bool {
     matches!(reason, RetryReason::SocketNotAvailable | RetryReason::SocketClosedWhileInFlight)
@@ -124,7 +135,8 @@ pub const CASES: &[crate::Case] = &[
         proxy.refuse(false);
         let _lease = granted(waiter).await;
         for (n, step) in steps.lock().expect("steps").drain(..).enumerate() {
-            assert!(step.retry.verb == "Acquire" && is_connection(step.retry.reason), "{step:?}");
+            let is_open = step.retry.reason == RetryReason::CircuitBreakerOpen;
+            assert!(step.retry.verb == "Acquire" && (is_connection(step.retry.reason) || is_open), "{step:?}");
             assert_eq!(step.delay, Some(Duration::from_millis((1 << n.min(9)).min(500))));
         }
         assert!(matches!(s.lease(&client).acquire().await, Err(Error::Held(_))));
@@ -139,6 +151,38 @@ pub const CASES: &[crate::Case] = &[
             (best_effort()(&retry).expect("a delay").as_millis(), controlled_backoff(failures).as_millis())
         }).collect();
         assert_eq!(delays, [(1, 1), (32, 1000), (500, 1000)]);
+    }),
+    case!(dead_address_is_spared, "grpc", s => {
+        let proxy = s.proxy();
+        proxy.refuse(true);
+        let (strategy, asked) = soon();
+        let waiter = tokio::spawn(s.lease(&s.client_at(&proxy.target)).retries(strategy).wait(2 * MINUTE).acquire());
+        until("three hundred retries", || asked.lock().expect("reasons").len() >= 300).await;
+        assert!(proxy.state()["accepted"].as_u64() < Some(100), "{}", proxy.state());
+        proxy.refuse(false);
+        granted(waiter).await.release().await.expect("the release");
+    }),
+    case!(circuit_opens_and_is_probed, "grpc", s => {
+        let proxy = s.proxy();
+        proxy.refuse(true);
+        let (strategy, asked) = soon();
+        let waiter = tokio::spawn(s.lease(&s.client_at(&proxy.target)).retries(strategy).wait(MINUTE).acquire());
+        until("an open circuit", || asked.lock().expect("reasons").contains(&RetryReason::CircuitBreakerOpen)).await;
+        {
+            let asked = asked.lock().expect("reasons");
+            assert!(asked[..5].iter().all(|&reason| is_connection(reason)) && asked[5] == RetryReason::CircuitBreakerOpen, "{asked:?}");
+        }
+        let tries = || asked.lock().expect("reasons").iter().filter(|&&reason| is_connection(reason)).count();
+        until("two that try it", || tries() >= 7).await;
+        proxy.refuse(false);
+        let lease = granted(waiter).await;
+        asked.lock().expect("reasons").clear();
+        proxy.refuse(true);
+        let released = tokio::spawn(async move { lease.release().await });
+        until("a failure", || !asked.lock().expect("reasons").is_empty()).await;
+        proxy.refuse(false);
+        released.await.expect("no panic").expect("the release");
+        assert!(is_connection(asked.lock().expect("reasons")[0])); // an answer had closed it
     }),
     case!(retry_reasons_are_those_of_c, "grpc", s => {
         let header = include_str!("../../../../src/leasehold_retry.h");

@@ -227,6 +227,22 @@ class GrpcCasesTest extends DirectCases {
         lease.release();
     }
 
+    @Test
+    void dead_address_is_spared() throws Exception {
+        Flaky proxy = new Flaky();
+        proxy.refuse(true);
+        var asked = new AtomicInteger();
+        LeaseClient client = site.client(proxy.builder().strategy(retry -> {
+            asked.incrementAndGet();
+            return Optional.of(Duration.ofMillis(1));
+        }));
+        var waiter = new Site.Later<>(() -> site.lease(client).waitFor(seconds(180)).acquire());
+        await("three hundred retries", () -> asked.get() >= 300);
+        assertTrue(proxy.count("accepted") < 100, proxy.state());
+        proxy.refuse(false);
+        waiter.get().release();
+    }
+
     /** Another candidate, with the nth place in the queue: its token, once it leads. It leads until the test ends. */
     private CompletableFuture<Long> stand(int n) throws Exception {
         var token = new CompletableFuture<Long>();

@@ -2,9 +2,17 @@ package leasehold.grpc;
 
 import io.grpc.ManagedChannel;
 import java.nio.file.Path;
+import java.util.concurrent.atomic.AtomicLong;
+import leasehold.Transport;
 
 /** One address, and the way from it to the next. */
-record Server(RpcTransport all, ManagedChannel channel, Path tokenFile) {
+record Server(RpcTransport all, ManagedChannel channel, Path tokenFile, AtomicLong resetAt) {
+    private static final long RESET_PAUSE = 500_000_000;
+
+    Server(RpcTransport all, ManagedChannel channel, Path tokenFile) {
+        this(all, channel, tokenFile, new AtomicLong(Transport.now() - RESET_PAUSE));
+    }
+
     String address() {
         return channel.authority();
     }
@@ -14,9 +22,13 @@ record Server(RpcTransport all, ManagedChannel channel, Path tokenFile) {
         all.leave(this);
     }
 
-    /** It could not be reached: the client's strategy, not the channel's, says when to try again. */
+    /** It could not be reached. The channel's own pauses grow to two minutes: here they are half a second. */
     void leaveUnreached() {
-        channel.resetConnectBackoff();
+        long last = resetAt.get();
+        long now = Transport.now();
+        if (now - last >= RESET_PAUSE && resetAt.compareAndSet(last, now)) {
+            channel.resetConnectBackoff();
+        }
         leave();
     }
 }
