@@ -1,4 +1,4 @@
--- What each client package asks in SQL, for several leases in one statement. Each function runs with its caller's rights.
+-- What each client package asks in SQL, in one statement. Each function runs with its caller's rights.
 
 -- Which of these scopes is in the way, and how it stands: the first that a newcomer does not get, or the first of all where there is none. Returns
 -- one row. holders_now changes when other holders have the scope. Locks nothing.
@@ -74,4 +74,18 @@ comment on function leasehold.release_each is
   'Release several leases: null for each, or the reason where it is lost. Example:
   select leasehold.release_each(array[''jobs''], array[''nightly''], array[:''lease_key'']::uuid[], array[false], array[''{"rows": 3}''])';
 
-grant execute on function leasehold.contention, leasehold.heartbeat_each, leasehold.release_each to leasehold_client, leasehold_admin;
+-- Let others share a lease, or give units of it back. Returns what downgrade() does, and waits 200 ms for whoever has the scope's row, then fails;
+-- locks as downgrade() does.
+create or replace function leasehold.downgrade_soon(namespace text, key text, lease_key uuid, units integer default 1)
+returns setof leasehold.lease
+language sql
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '200ms'
+as $$
+  select * from leasehold.downgrade(downgrade_soon.namespace, downgrade_soon.key, downgrade_soon.lease_key, downgrade_soon.units)
+$$;
+comment on function leasehold.downgrade_soon is
+  'downgrade, which fails where another transaction keeps the row. Example:
+  select d.token, d.mode from leasehold.acquire(''jobs'', ''weekly'', ''30 s'') a cross join lateral leasehold.downgrade_soon(a.namespace, a.key, a.lease_key) d';
+
+grant execute on function leasehold.contention, leasehold.heartbeat_each, leasehold.release_each, leasehold.downgrade_soon to leasehold_client, leasehold_admin;

@@ -398,8 +398,7 @@ func (d *direct) downgrade(ctx context.Context, it ref, units int) (grant, error
 	var row grantRow
 	sent := clock()
 	_, err = d.row(s, it, row.columns(), granting+
-		` from (select set_config('lock_timeout', '200ms', true) as limits, $1::text as namespace offset 0) s
-		 cross join lateral leasehold.downgrade(s.namespace, $2::text, $3::text::uuid, $4::integer) l`,
+		" from leasehold.downgrade_soon($1::text, $2::text, $3::text::uuid, $4::integer) l",
 		it.namespace, it.key, it.leaseKey, units)
 	return row.grant(sent), err
 }

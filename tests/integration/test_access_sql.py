@@ -33,6 +33,7 @@ FUNCTIONS = {
     "contention": ("read", "leasehold.contention(array[{ns}], array[{key}])"),
     "heartbeat_each": ("lease", "leasehold.heartbeat_each(array[{ns}], array[{key}], array[gen_random_uuid()])"),
     "release_each": ("lease", "leasehold.release_each(array[{ns}], array[{key}], array[gen_random_uuid()], array[true], array['x'])"),
+    "downgrade_soon": ("lease", "leasehold.downgrade_soon({ns}, {key}, gen_random_uuid())"),
     "reap": (None, "leasehold.reap(array[{ns}])"),
     "force_release": (None, "leasehold.force_release({ns}, {key}, 'x', 1)"),
     "set_policy": (None, "leasehold.set_policy({ns}, grace => '1 s')"),

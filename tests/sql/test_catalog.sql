@@ -52,6 +52,7 @@ select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signa
                ('leasehold.contention(text[], text[], text[])', array['namespaces', 'keys', 'modes']),
                ('leasehold.heartbeat_each(text[], text[], uuid[])', array['namespaces', 'keys', 'lease_keys']),
                ('leasehold.release_each(text[], text[], uuid[], boolean[], text[], interval)', array['namespaces', 'keys', 'lease_keys', 'failed', 'words', 'patience']),
+               ('leasehold.downgrade_soon(text, text, uuid, integer)', array['namespace', 'key', 'lease_key', 'units']),
                ('leasehold.reap(text[], boolean, integer)', array['namespaces', 'include_children', 'max']),
                ('leasehold.force_release(text, text, text, bigint, boolean)', array['namespace', 'key', 'reason', 'token', 'all_holders']),
                ('leasehold.access_grant(text, text, text[])', array['principal', 'namespace', 'rights']),
@@ -90,7 +91,7 @@ select unnest(array['set_policy', 'reset_policy', 'add_hook', 'remove_hook', 're
                     'explain', 'release_ok', 'release_fail', 'end_reason', 'join_queue', 'leave_queue', 'reap', 'force_release', 'access_grant', 'access_revoke',
                     'token_create', 'token_revoke', 'set_audit_retention', 'acquire_all',
                     'schedule_instants', 'tick_channel', 'set_schedule', 'run_schedule_now', 'claim_tick', 'until_tick', 'pause_schedule', 'remove_schedule', 'ask_hand_over', 'refuse_hand_over', 'asked',
-                    'contention', 'heartbeat_each', 'release_each']);
+                    'contention', 'heartbeat_each', 'release_each', 'downgrade_soon']);
 select is((select array_agg(p.proname::text order by p.proname) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace),
           (select array_agg(name::text order by name) from api), 'the schema leasehold has the functions of the API alone');
 create schema app;

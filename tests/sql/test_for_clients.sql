@@ -1,4 +1,4 @@
--- contention, heartbeat_each and release_each: what the client packages ask, for several leases in one statement.
+-- contention, heartbeat_each, release_each and downgrade_soon: what the client packages ask, in one statement.
 select no_plan();
 select leasehold.reap();
 select leasehold.set_policy('c', capacity => 5), leasehold.set_policy('v', grace => '1 s');
@@ -61,6 +61,10 @@ select pg_temp.hold('c', 16, p_namespace => 'v');
 delete from public.seen;
 select leasehold.release_each('{v}', '{c}', array[t.key(16)], '{f}', '{""}');
 select is((select array_agg(lock_timeout) || current_setting('lock_timeout') from public.seen), '{200ms,3s}', 'or for 200 ms; the caller as before');
+select pg_temp.hold('e', 18, p_namespace => 'v');
+delete from public.seen;
+select is((select concat_ws(' ', mode, units, lease_key) from leasehold.downgrade_soon('v', 'e', t.key(18), 2)), concat_ws(' ', 'shared', 2, t.key(18)), 'downgrade_soon: the lease as it is then');
+select is((select array_agg(event || lock_timeout) || current_setting('lock_timeout') from public.seen), '{heartbeat200ms,3s}', 'waits 200 ms for a row; the caller as before');
 select is(t.error_of($$select leasehold.release_each('{v,c}', '{d,held}', array[t.key(1), t.key(6)], '{f,t}', array[null, null])$$), 'LH002 invalid_argument error', 'what is out of bounds fails all');
 select is((select state from leasehold.scope where namespace = 'c' and key = 'held'), 'held', 'and ends none');
 select * from finish();

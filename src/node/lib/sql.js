@@ -23,9 +23,7 @@ const ACQUIRE_ALL = `${GRANT}
 const CLAIM = `${GRANT}, a.key, (extract(epoch from c.at) * 1000)::text as at, c.attempt::text
   from leasehold.claim_tick($1::text, $2::text, make_interval(secs => $3::float8), $4::text::uuid, $5::text::jsonb) c
  cross join lateral (select (c.lease).*) a`;
-const DOWNGRADE = `${GRANT}
-  from (select set_config('lock_timeout', $5::text, true) as limits, $1::text as namespace offset 0) s
- cross join lateral leasehold.downgrade(s.namespace, $2::text, $3::text::uuid, $4::integer) a`;
+const DOWNGRADE = `${GRANT} from leasehold.downgrade_soon($1::text, $2::text, $3::text::uuid, $4::integer) a`;
 const JOIN_QUEUE = `
 select position::text, channel
   from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer, priority => $7::integer)`;
@@ -112,7 +110,7 @@ class SqlTransport {
   downgrade({ namespace, key, leaseKey }, units, timeoutMs) {
     return this.#with(async (session) => {
       const sent = clock();
-      const [row] = await session.query(DOWNGRADE, [namespace, key, leaseKey, units, LOCK_TIMEOUT], timeoutMs);
+      const [row] = await session.query(DOWNGRADE, [namespace, key, leaseKey, units], timeoutMs);
       return grantOf(row, sent);
     });
   }

@@ -34,9 +34,7 @@ ACQUIRE = GRANT + " from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $
 ACQUIRE_ALL = GRANT + " from leasehold.acquire_all($1::text[], $2::text[], $3::interval, $4, $5::uuid, $6::jsonb, $7::text[], $8::integer[]) a"
 CLAIM = GRANT + ", a.key, extract(epoch from c.at), c.attempt from leasehold.claim_tick($1, $2, $3::interval, $4::uuid, $5::jsonb) c cross join lateral (select (c.lease).*) a"
 UNTIL_TICK = "select extract(epoch from leasehold.until_tick($1))"
-DOWNGRADE = GRANT + """
-  from (select set_config('lock_timeout', $5, true) as limits, $1::text as namespace offset 0) s
- cross join lateral leasehold.downgrade(s.namespace, $2, $3::uuid, $4::integer) a"""
+DOWNGRADE = GRANT + " from leasehold.downgrade_soon($1, $2, $3::uuid, $4::integer) a"
 CONTENTION = """
 select n, state, holder, waiters, advice, holders, units_free, is_alive::text, silent_s, held_s, holders_now
   from leasehold.contention($1::text[], $2::text[], $3::text[])"""
@@ -256,7 +254,7 @@ class SqlTransport:
         sent = clock()
         session = await self.session(until)
         try:
-            rows = await session.query(DOWNGRADE, (ref.namespace, ref.key, ref.lease_key, str(units), LOCK_TIMEOUT), until)
+            rows = await session.query(DOWNGRADE, (ref.namespace, ref.key, ref.lease_key, str(units)), until)
             return granted(rows[0], sent)
         finally:
             self.give_back(session)

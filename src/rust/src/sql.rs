@@ -378,7 +378,7 @@ impl Sql {
     pub async fn downgrade(&self, scope: &Ref, units: u32, patience: Duration) -> Result<Grant, Error> {
         let (session, sent, units) = (self.session().await?, now(), units as i32);
         let [namespace, key, lease_key] = place(scope);
-        let values = [namespace, key, lease_key, (&units, Type::INT4), text(&LOCK_TIMEOUT)];
+        let values = [namespace, key, lease_key, (&units, Type::INT4)];
         let row = session.row(scope, patience, DOWNGRADE, &values).await;
         self.put(session);
         Ok(grant_of(&row?, sent))

@@ -22,10 +22,7 @@ pub const CLAIM: &str = granting!(
       from leasehold.claim_tick($1::text, $2::text, make_interval(secs => $3::float8), $4::text::uuid, $5::text::jsonb) c
      cross join lateral (select (c.lease).*) l"
 );
-pub const DOWNGRADE: &str = granting!(
-    "from (select set_config('lock_timeout', $5::text, true) as limits, $1::text as namespace offset 0) s
-     cross join lateral leasehold.downgrade(s.namespace, $2::text, $3::text::uuid, $4::integer) l"
-);
+pub const DOWNGRADE: &str = granting!("from leasehold.downgrade_soon($1::text, $2::text, $3::text::uuid, $4::integer) l");
 pub const JOIN_QUEUE: &str = "
     select channel
       from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer, priority => $7::integer)";

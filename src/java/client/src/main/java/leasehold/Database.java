@@ -190,9 +190,7 @@ final class Database implements Transport {
         Session session = get();
         try {
             long sent = Clock.now();
-            return session.query(patience, ref.namespace(), ref.key(), GRANT + """
-                      from (select set_config('lock_timeout', '200ms', true) as limits, ?::text as namespace offset 0) s
-                     cross join lateral leasehold.downgrade(s.namespace, ?, ?::uuid, ?) l""",
+            return session.query(patience, ref.namespace(), ref.key(), GRANT + "from leasehold.downgrade_soon(?, ?, ?::uuid, ?) l",
                     rows -> rows.next() ? grant(rows, sent) : null, ref.namespace(), ref.key(), ref.leaseKey(), units);
         } finally {
             put(session);
