@@ -14,6 +14,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -39,7 +40,8 @@ const (
 type daemon struct {
 	commands         io.WriteCloser
 	answers          *bufio.Reader
-	server, database string
+	server           string
+	directory        string // of PostgreSQL's socket
 	worlds           int
 }
 
@@ -76,19 +78,19 @@ func start() (*daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaseholdd does not start: its log is above: %w", err)
 	}
-	var directory string
-	d.server, directory, _ = strings.Cut(strings.TrimSpace(line), " ")
-	d.database = "host=" + directory + "/state/run user=leasehold dbname=leasehold"
+	d.server, d.directory, _ = strings.Cut(strings.TrimSpace(line), " ")
+	d.directory += "/state/run"
 	return d, nil
 }
 
 // World is the namespace of one test, and what the test does to those who hold leases there.
 type World struct {
 	Namespace string
-	Server    string // for leasehold.Dial; Drop, Delay and Silence work on it
+	Server    string // for leasehold.Dial; Drop, Delay and Silence work on both
 	Database  string // a DSN, for leasehold.Over
 	t         testing.TB
-	proxy     *proxy
+	direct    string
+	faults    *faults
 }
 
 // Start makes a world that ends with the test; the first one starts the daemon.
@@ -104,12 +106,20 @@ func Start(t testing.TB) *World {
 		running = d
 	}
 	running.worlds++
-	p, err := newProxy(running.server)
-	if err != nil {
-		t.Fatal(err)
+	w := &World{Namespace: fmt.Sprintf("test-%d", running.worlds), t: t, faults: newFaults()}
+	to := func(network, server string) *net.TCPAddr {
+		p, err := newProxy(network, server, w.faults)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.close)
+		return p.address()
 	}
-	t.Cleanup(p.close)
-	return &World{Namespace: fmt.Sprintf("test-%d", running.worlds), Server: p.address(), Database: running.database, t: t, proxy: p}
+	w.direct = "host=" + running.directory + " user=leasehold dbname=leasehold"
+	w.Server = to("tcp", running.server).String()
+	w.Database = fmt.Sprintf("host=127.0.0.1 port=%d user=leasehold dbname=leasehold sslmode=disable", to("unix", running.directory+"/.s.PGSQL.5432").Port)
+	t.Cleanup(w.faults.close)
+	return w
 }
 
 // SQL is what psql prints. :'namespace' is the world's.
@@ -119,7 +129,7 @@ func (w *World) SQL(script string, values ...string) string {
 	for _, value := range values {
 		arguments = append(arguments, "--set="+value)
 	}
-	command := exec.Command("psql", append(arguments, w.Database)...)
+	command := exec.Command("psql", append(arguments, w.direct)...)
 	command.Stdin = strings.NewReader(script)
 	out, err := command.CombinedOutput()
 	if err != nil {
@@ -156,17 +166,17 @@ func (w *World) FailOver() {
 	}
 }
 
-// Drop: what is asked next is done, its answer gets lost, and the connection is cut.
-func (w *World) Drop() { w.proxy.add(0) }
+// Drop: what is asked of Leasehold next is done, its answer gets lost, and the connection is cut.
+func (w *World) Drop() { w.faults.add(0) }
 
-// Delay lets the next answer come that much later, and what comes behind it on its connection.
+// Delay lets the next answer of Leasehold come that much later, and what comes behind it on its connection.
 func (w *World) Delay(d time.Duration) {
 	w.t.Helper()
 	if d <= 0 || d > longest {
 		w.t.Fatalf("a delay must be above 0, at most %v, not %v", longest, d)
 	}
-	w.proxy.add(d)
+	w.faults.add(d)
 }
 
 // Silence keeps every answer back; with false they arrive, late.
-func (w *World) Silence(on bool) { w.proxy.silence(on) }
+func (w *World) Silence(on bool) { w.faults.silence(on) }

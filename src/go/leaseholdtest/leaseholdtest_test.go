@@ -2,6 +2,7 @@ package leaseholdtest_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
 
 	leasehold "leasehold.example/go"
 	"leasehold.example/go/leaseholdtest"
@@ -27,7 +30,7 @@ func TestChild(t *testing.T) {
 	if os.Getenv("LEASEHOLD_CHILD") == "" {
 		return
 	}
-	fmt.Println("at", leaseholdtest.Start(t).Database)
+	fmt.Println("at", leaseholdtest.Start(t).SQL("show data_directory;"))
 	time.Sleep(10 * time.Minute)
 }
 
@@ -48,12 +51,33 @@ func wait(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-func begin(t *testing.T) (*leaseholdtest.World, *leasehold.Client) {
+func overGRPC(_ *testing.T, w *leaseholdtest.World) (*leasehold.Client, error) {
+	return leasehold.Dial(w.Server)
+}
+
+func inSQL(t *testing.T, w *leaseholdtest.World) (*leasehold.Client, error) {
+	db, err := sql.Open("pgx", w.Database)
+	must(t, err)
+	t.Cleanup(func() { db.Close() })
+	return leasehold.Over(db)
+}
+
+func begin(t *testing.T, client func(*testing.T, *leaseholdtest.World) (*leasehold.Client, error)) (*leaseholdtest.World, *leasehold.Client) {
 	w := leaseholdtest.Start(t)
-	c, err := leasehold.Dial(w.Server)
+	c, err := client(t, w)
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return w, c
+}
+
+// both runs a test with a client of the daemon, and with one of its database.
+func both(t *testing.T, test func(*testing.T, *leaseholdtest.World, *leasehold.Client)) {
+	for _, client := range []func(*testing.T, *leaseholdtest.World) (*leasehold.Client, error){overGRPC, inSQL} {
+		t.Run("", func(t *testing.T) {
+			w, c := begin(t, client)
+			test(t, w, c)
+		})
+	}
 }
 
 func acquire(t *testing.T, w *leaseholdtest.World, c *leasehold.Client, options ...leasehold.Option) *leasehold.Lease {
@@ -85,7 +109,7 @@ func is[T comparable](t *testing.T, got, want T) {
 }
 
 func TestWorldsDoNotSeeEachOther(t *testing.T) {
-	w, c := begin(t)
+	w, c := begin(t, overGRPC)
 	other := leaseholdtest.Start(t)
 	acquire(t, w, c)
 	acquire(t, other, c)
@@ -95,7 +119,7 @@ func TestWorldsDoNotSeeEachOther(t *testing.T) {
 }
 
 func TestALeaseThatIsLostIsTold(t *testing.T) {
-	w, c := begin(t)
+	w, c := begin(t, overGRPC)
 	l := acquire(t, w, c, leasehold.Duration(6*time.Second))
 	is(t, w.Lose("k"), true)
 	is(t, lost(t, l), leasehold.Forced)
@@ -103,7 +127,7 @@ func TestALeaseThatIsLostIsTold(t *testing.T) {
 }
 
 func TestTimePassesForThisWorldAlone(t *testing.T) {
-	w, c := begin(t)
+	w, c := begin(t, overGRPC)
 	other := leaseholdtest.Start(t)
 	l := acquire(t, w, c, leasehold.Duration(6*time.Second))
 	beside := acquire(t, other, c)
@@ -114,35 +138,38 @@ func TestTimePassesForThisWorldAlone(t *testing.T) {
 }
 
 func TestAnAnswerThatIsLostCostsNothing(t *testing.T) {
-	w, c := begin(t)
-	acquire(t, leaseholdtest.Start(t), c) // connects
-	w.Drop()
-	l := acquire(t, w, c)
-	is(t, row(w, "token"), fmt.Sprint(l.Token()))
-	w.Drop()
-	must(t, l.Release(context.Background()))
-	is(t, row(w, "state"), "free")
+	both(t, func(t *testing.T, w *leaseholdtest.World, c *leasehold.Client) {
+		acquire(t, leaseholdtest.Start(t), c) // connects
+		w.Drop()
+		l := acquire(t, w, c)
+		is(t, row(w, "token"), fmt.Sprint(l.Token()))
+		w.Drop()
+		must(t, l.Release(context.Background()))
+		is(t, row(w, "state"), "free")
+	})
 }
 
 func TestALateAnswerLeavesLessOfTheLease(t *testing.T) {
-	w, c := begin(t)
-	w.Delay(2 * time.Second)
-	l := acquire(t, w, c, leasehold.Duration(20*time.Second))
-	if left := l.Remaining(); left <= 0 || left > 14*time.Second { // a fifth is the margin
-		t.Fatal(left)
-	}
+	both(t, func(t *testing.T, w *leaseholdtest.World, c *leasehold.Client) {
+		w.Delay(2 * time.Second)
+		l := acquire(t, w, c, leasehold.Duration(20*time.Second))
+		if left := l.Remaining(); left <= 0 || left > 14*time.Second { // a fifth is the margin
+			t.Fatal(left)
+		}
+	})
 }
 
 func TestSilenceIsToldBeforeTheDeadline(t *testing.T) {
-	w, c := begin(t)
-	l := acquire(t, w, c, leasehold.Duration(3*time.Second))
-	w.Silence(true)
-	is(t, lost(t, l), leasehold.Unreachable)
-	w.Silence(false)
+	both(t, func(t *testing.T, w *leaseholdtest.World, c *leasehold.Client) {
+		l := acquire(t, w, c, leasehold.Duration(6*time.Second))
+		w.Silence(true)
+		is(t, lost(t, l), leasehold.Unreachable)
+		w.Silence(false)
+	})
 }
 
 func TestAFailoverKeepsLeases(t *testing.T) {
-	w, c := begin(t)
+	w, c := begin(t, overGRPC)
 	l := acquire(t, w, c)
 	timeline := w.SQL("select timeline from leasehold.incarnation;")
 	w.FailOver()
@@ -169,8 +196,8 @@ func TestTheDaemonEndsWhenItsProgramIsKilled(t *testing.T) {
 		n, err := out.Read(buffer)
 		must(t, err)
 		all += string(buffer[:n])
-		if _, rest, found := strings.Cut(all, "at host="); found {
-			directory, _, _ = strings.Cut(rest, "/state/run ")
+		if _, rest, found := strings.Cut(all, "at /"); found && strings.Contains(rest, "/state/data") {
+			directory, _, _ = strings.Cut("/"+rest, "/state/data")
 		}
 	}
 	is(t, exec.Command("pgrep", "-f", directory).Run(), nil)

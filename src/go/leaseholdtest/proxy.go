@@ -1,10 +1,12 @@
 package leaseholdtest
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,30 +17,81 @@ const (
 
 var errDropped = errors.New("the test drops this answer")
 
-// proxy is between a client and the daemon.
-type proxy struct {
-	listener net.Listener
-	server   string
-	mu       sync.Mutex
-	speaks   *sync.Cond
-	silent   bool
-	closed   bool
-	faults   []time.Duration // for the next answers; 0: it is lost
-	open     []*net.TCPConn
+// faults are what happens to the answers of one world, whichever way they come.
+type faults struct {
+	mu     sync.Mutex
+	speaks *sync.Cond
+	silent bool
+	closed bool
+	next   []time.Duration // 0: the answer is lost
 }
 
-func newProxy(server string) (*proxy, error) {
+func newFaults() *faults {
+	f := &faults{}
+	f.speaks = sync.NewCond(&f.mu)
+	return f
+}
+
+// meet is nil when what has come may go on. What begins an answer of Leasehold's meets the next fault.
+func (f *faults) meet(begins bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if begins && len(f.next) > 0 {
+		delay := f.next[0]
+		f.next = f.next[1:]
+		if delay == 0 {
+			return errDropped
+		}
+		f.mu.Unlock()
+		time.Sleep(delay)
+		f.mu.Lock()
+	}
+	for f.silent && !f.closed {
+		f.speaks.Wait()
+	}
+	return nil
+}
+
+func (f *faults) add(fault time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.next = append(f.next, fault)
+}
+
+func (f *faults) silence(on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.silent = on
+	f.speaks.Broadcast()
+}
+
+func (f *faults) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	f.speaks.Broadcast()
+}
+
+// proxy is between clients and the daemon or, at a unix socket, its PostgreSQL.
+type proxy struct {
+	listener        net.Listener
+	network, server string
+	faults          *faults
+	mu              sync.Mutex
+	open            []net.Conn
+}
+
+func newProxy(network, server string, f *faults) (*proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: listener, server: server}
-	p.speaks = sync.NewCond(&p.mu)
+	p := &proxy{listener: listener, network: network, server: server, faults: f}
 	go p.accept()
 	return p, nil
 }
 
-func (p *proxy) address() string { return p.listener.Addr().String() }
+func (p *proxy) address() *net.TCPAddr { return p.listener.Addr().(*net.TCPAddr) }
 
 func (p *proxy) accept() {
 	for {
@@ -46,36 +99,61 @@ func (p *proxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.server)
+		server, err := net.Dial(p.network, p.server)
 		if err != nil { // it starts again
 			client.Close()
 			continue
 		}
 		p.mu.Lock()
-		a, b := client.(*net.TCPConn), server.(*net.TCPConn)
-		p.open = append(p.open, a, b)
+		p.open = append(p.open, client, server)
 		p.mu.Unlock()
+		var asked atomic.Bool // something of Leasehold's, in SQL
 		go func() {
-			defer cut(a, b)
-			io.Copy(b, a)
+			defer cut(client, server)
+			p.pass(server, client, func(data []byte) error {
+				if bytes.Contains(data, []byte("leasehold.")) {
+					asked.Store(true)
+				}
+				return nil
+			})
 		}()
 		go func() {
-			defer cut(a, b)
-			p.answers(a, b)
+			defer cut(client, server)
+			if p.network == "unix" {
+				p.pass(client, server, func([]byte) error { return p.faults.meet(asked.Swap(false)) })
+			} else {
+				p.answers(client, server)
+			}
 		}()
 	}
 }
 
 // cut ends them at once: nothing that is on its way arrives.
-func cut(conns ...*net.TCPConn) {
+func cut(conns ...net.Conn) {
 	for _, conn := range conns {
-		conn.SetLinger(0)
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			tcp.SetLinger(0)
+		}
 		conn.Close()
 	}
 }
 
+// pass copies what `look` lets go on.
+func (p *proxy) pass(to, from net.Conn, look func([]byte) error) {
+	buffer := make([]byte, 65536)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil || look(buffer[:n]) != nil {
+			return
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
 // answers passes whole frames on; those that begin an answer meet the faults.
-func (p *proxy) answers(client, server *net.TCPConn) error {
+func (p *proxy) answers(client, server net.Conn) error {
 	frame := make([]byte, 9, largest+9)
 	for {
 		if _, err := io.ReadFull(server, frame[:9]); err != nil {
@@ -85,7 +163,7 @@ func (p *proxy) answers(client, server *net.TCPConn) error {
 		if _, err := io.ReadFull(server, frame[9:]); err != nil {
 			return err
 		}
-		if err := p.meet(frame[3] == headers); err != nil {
+		if err := p.faults.meet(frame[3] == headers); err != nil {
 			return err
 		}
 		if _, err := client.Write(frame); err != nil {
@@ -94,44 +172,9 @@ func (p *proxy) answers(client, server *net.TCPConn) error {
 	}
 }
 
-// meet is nil when the frame may go on.
-func (p *proxy) meet(begins bool) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if begins && len(p.faults) > 0 {
-		delay := p.faults[0]
-		p.faults = p.faults[1:]
-		if delay == 0 {
-			return errDropped
-		}
-		p.mu.Unlock()
-		time.Sleep(delay)
-		p.mu.Lock()
-	}
-	for p.silent && !p.closed {
-		p.speaks.Wait()
-	}
-	return nil
-}
-
-func (p *proxy) add(fault time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.faults = append(p.faults, fault)
-}
-
-func (p *proxy) silence(on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.silent = on
-	p.speaks.Broadcast()
-}
-
 func (p *proxy) close() {
 	p.listener.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = true
-	p.speaks.Broadcast()
 	cut(p.open...)
 }

@@ -14,14 +14,14 @@ func TestADroppedAnswerCutsItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	p, err := newProxy(server.Addr().String())
+	p, err := newProxy("tcp", server.Addr().String(), newFaults())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
 	frame := []byte{0, 0, 1, headers, 0, 0, 0, 0, 1, 7}
 	answer := func() ([]byte, error) {
-		client, err := net.Dial("tcp", p.address())
+		client, err := net.Dial("tcp", p.address().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestADroppedAnswerCutsItsConnection(t *testing.T) {
 		n, err := io.ReadFull(client, got)
 		return got[:n], err
 	}
-	p.add(0)
+	p.faults.add(0)
 	if got, err := answer(); err == nil || len(got) != 0 {
 		t.Fatalf("%v arrived: %v", got, err)
 	}

@@ -4,6 +4,7 @@ In conftest.py, `pytest_plugins = ["leasehold.testing"]`; then a test takes the 
 LEASEHOLDD, else leaseholdd in PATH. It ends when the process ends, also when that is killed.
 """
 import contextlib
+import functools
 import importlib.resources
 import itertools
 import os
@@ -40,6 +41,7 @@ class Daemon:
                                             start_new_session=True)
             self.server, directory = (self._answer().split() + [""])[:2]
         self.database = f"host={directory}/state/run user=leasehold dbname=leasehold"
+        self.socket = f"{directory}/state/run/.s.PGSQL.5432"
         self._count = itertools.count(1)
 
     def _answer(self) -> str:
@@ -75,9 +77,10 @@ class World:
     """The namespace of one test, and what the test does to those who hold leases there."""
 
     def __init__(self, daemon: Daemon, namespace: str) -> None:
-        self.daemon, self.namespace, self.database = daemon, namespace, daemon.database
-        self._proxy = _Proxy(daemon.server)
-        self.server = self._proxy.address
+        self.daemon, self.namespace, self._faults = daemon, namespace, _Faults()
+        self._proxies = [_Proxy(daemon.server, self._faults), _Proxy(daemon.socket, self._faults, is_sql=True)]
+        self.server = f"127.0.0.1:{self._proxies[0].port}"
+        self.database = f"host=127.0.0.1 port={self._proxies[1].port} user=leasehold dbname=leasehold sslmode=disable gssencmode=disable"
 
     def lose(self, key: str) -> bool:
         """An administrator ends the lease of this key. False: nobody has it."""
@@ -90,34 +93,49 @@ class World:
         self.daemon.sql(f"begin; {AGE} commit; {REAP}", namespace=self.namespace, seconds=seconds)
 
     def drop(self) -> None:
-        """What is asked next is done, its answer gets lost, and the connection is cut."""
-        self._proxy.faults.append("drop")
+        """What is asked of Leasehold next is done, its answer gets lost, and the connection is cut."""
+        self._faults.next.append("drop")
 
     def delay(self, seconds: float) -> None:
-        """The next answer comes that much later, and what comes behind it on its connection."""
+        """The next answer of Leasehold comes that much later, and what comes behind it on its connection."""
         if not 0 < seconds <= LONGEST_S:
             raise ValueError(f"seconds must be a number above 0, at most {LONGEST_S} (365 days), not {seconds!r}")
-        self._proxy.faults.append(seconds)
+        self._faults.next.append(seconds)
 
     def silence(self, is_silent: bool = True) -> None:
         """No answer arrives any more; with False they arrive, late."""
-        (self._proxy.speaks.clear if is_silent else self._proxy.speaks.set)()
+        (self._faults.speaks.clear if is_silent else self._faults.speaks.set)()
 
     def close(self) -> None:
-        self._proxy.close()
+        self._faults.speaks.set()
+        for each in self._proxies:
+            each.close()
+
+
+class _Faults:
+    """What happens to the answers of one world, whichever way they come."""
+
+    def __init__(self) -> None:
+        self.next: list[str | float] = []
+        self.speaks = threading.Event()
+        self.speaks.set()
+
+    def meet(self, is_answer: bool) -> None:
+        fault = self.next.pop(0) if is_answer and self.next else None
+        if fault == "drop":
+            raise OSError("dropped")
+        if fault is not None:
+            time.sleep(float(fault))
+        self.speaks.wait()
 
 
 class _Proxy:
-    """Between a client and the daemon. Two threads for each connection."""
+    """Between clients and the daemon, or its PostgreSQL. Two threads for each connection."""
 
-    def __init__(self, server: str) -> None:
-        host, _, port = server.rpartition(":")
-        self._server = (host, int(port))
+    def __init__(self, server: str, faults: _Faults, is_sql: bool = False) -> None:
+        self._server, self._faults, self._is_sql = server, faults, is_sql
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self.faults: list[str | float] = []
-        self.speaks = threading.Event()
-        self.speaks.set()
+        self.port = self._listener.getsockname()[1]
         self._open: list[socket.socket] = []
         self._lock = threading.Lock()
         self._start(self._accept)
@@ -130,14 +148,27 @@ class _Proxy:
             while True:
                 client, _ = self._listener.accept()
                 try:
-                    server = socket.create_connection(self._server)
+                    server = self._connect()
                 except OSError:  # it starts again
                     client.close()
                     continue
                 with self._lock:
                     self._open += [client, server]
-                self._start(self._pump, client, server, self._as_it_is)
-                self._start(self._pump, server, client, self._answers())
+                asked = threading.Event()  # something of Leasehold's, in SQL
+                self._start(self._pump, client, server, functools.partial(self._questions, asked))
+                self._start(self._pump, server, client, functools.partial(self._rows, asked) if self._is_sql else self._answers())
+
+    def _connect(self) -> socket.socket:
+        if not self._is_sql:
+            host, _, port = self._server.rpartition(":")
+            return socket.create_connection((host, int(port)))
+        server = socket.socket(socket.AF_UNIX)
+        try:
+            server.connect(self._server)
+        except OSError:
+            server.close()
+            raise
+        return server
 
     def _pump(self, source: socket.socket, target: socket.socket, each: Any) -> None:
         try:
@@ -155,7 +186,15 @@ class _Proxy:
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 each.shutdown(socket.SHUT_RDWR)
 
-    def _as_it_is(self, data: bytes) -> Iterator[bytes]:
+    def _questions(self, asked: threading.Event, data: bytes) -> Iterator[bytes]:
+        if b"leasehold." in data:
+            asked.set()
+        yield data
+
+    def _rows(self, asked: threading.Event, data: bytes) -> Iterator[bytes]:
+        is_answer = asked.is_set()
+        asked.clear()
+        self._faults.meet(is_answer)
         yield data
 
     def _answers(self) -> Any:
@@ -167,12 +206,7 @@ class _Proxy:
             while len(held) >= 9 and len(held) >= (size := 9 + int.from_bytes(held[:3], "big")):
                 frame = bytes(held[:size])
                 del held[:size]
-                fault = self.faults.pop(0) if frame[3] == HEADERS and self.faults else None
-                if fault == "drop":
-                    raise OSError("dropped")
-                if fault is not None:
-                    time.sleep(float(fault))
-                self.speaks.wait()
+                self._faults.meet(frame[3] == HEADERS)
                 yield frame
 
         return feed
@@ -180,7 +214,6 @@ class _Proxy:
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self.speaks.set()
         with self._lock:
             self._cut(*self._open)
 
