@@ -28,7 +28,7 @@ class Pooler:
         account = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [user.pw_gid]} if os.geteuid() == 0 else {}
         self.log = open(self.dir / "log", "w")
         self.process = subprocess.Popen(["/usr/sbin/pgbouncer", str(config)], stdout=self.log, stderr=self.log, cwd="/", **account)
-        self.url = f"host=127.0.0.1 port={self.port} dbname={place.database} user=postgres"
+        self.url = f"host=127.0.0.1 port={self.port} {harness.PATIENCE}dbname={place.database} user=postgres"
 
     def close(self):
         self.process.terminate()
