@@ -14,8 +14,8 @@ async function live() {
   const key = `k-${process.pid}-${threadId}`;
   const begun = Date.now();
   let last = 0;
-  const lease = await client.acquire(namespace, key, { durationMs: 3000, waitMs: 60000, onRenewed: () => { last = Date.now(); } });
-  while (last - begun < 4000) await sleep(50);
+  const lease = await client.acquire(namespace, key, { durationMs: 6000, waitMs: 60000, onRenewed: () => { last = Date.now(); } });
+  while (last - begun < 7000) await sleep(50);
   lease.check();
   console.log('held beyond its duration', key);
   while (lease.isHeld()) await sleep(50);

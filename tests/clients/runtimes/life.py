@@ -16,7 +16,7 @@ import time
 import leasehold
 
 TRANSPORT, TARGET, NAMESPACE = json.loads(os.environ["LIFE"]) if "LIFE" in os.environ else sys.argv[1:4]  # for served.py and tasks.py, which others start
-SECONDS = 3
+SECONDS = 6
 
 
 def client():
