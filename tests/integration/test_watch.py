@@ -316,10 +316,11 @@ def test_a_transaction_that_stays_open_holds_nobody_up_for_ever(service, watch):
 # --- bounds and outages ---
 
 
-def test_a_slow_reader_is_ended_and_the_others_go_on(service, watch):
+def test_a_slow_reader_is_ended_and_the_others_go_on(service, watch, start):
     namespace = names()
     fast = watch(namespace)
-    slow_client = harness.Client(service.daemon.target)
+    # A daemon resets the call of a client that reads nothing for stall_timeout, 30 s: on a busy machine, before this one reads why it ended.
+    slow_client = harness.Client(start("--stall-timeout", "1h", database=service.cluster.url(service.database)).target)
     slow = watch(namespace, client=slow_client, reads=False)
     service.psql(f"""
       create or replace function public.churn(n integer) returns void language plpgsql as $$
