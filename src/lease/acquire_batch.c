@@ -97,6 +97,7 @@ static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
 
 /* Newcomers that go behind the rider, and so with the hand-over's transaction; the others make a batch. */
 #define BEHIND_MAX 12
+#define HAND_OVER_AND_JOIN 3 /* items */
 
 /* Has no place, as far as known, and will get the last one of the queue. */
 static bool is_newcomer(const struct lh_waiter *waiter)
@@ -106,12 +107,15 @@ static bool is_newcomer(const struct lh_waiter *waiter)
     return !lh_waiter_may_be_in_database(waiter) && newest->units == 0 && newest->terms.priority == 0;
 }
 
-/* A place of its own transaction costs a commit, a row lock and, in front of the next hand-over, its time. */
+/* In a long queue a place of its own transaction costs a commit, a row lock and, in front of the next hand-over, its time. */
 static void take_along(struct lh_lane *lane, struct lh_scope *scope)
 {
+    const struct lh_coordinator *c = lane->coordinator;
     struct lh_waiter *next;
 
-    for (size_t i = 0; i < BEHIND_MAX && lane->rider_count < lane->coordinator->options.batch_max; i++) {
+    if (!lh_ready_has_long_queue(scope) || !lh_lane_is_worth(c, HAND_OVER_AND_JOIN))
+        return;
+    for (size_t i = 0; i < BEHIND_MAX && lane->rider_count < c->options.batch_max; i++) {
         if ((next = first(scope)) == NULL || !is_newcomer(next))
             break;
         ask(lane, next);

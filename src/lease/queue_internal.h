@@ -20,6 +20,8 @@
 #define LH_FAILS_MAX 10
 /* Newcomers wait so long for the hand-over that follows one: a holder that needs it for a moment releases it within this time. */
 #define LH_JOIN_US (1 * LH_US_PER_MS)
+#define LH_JOIN_BEHIND                                                                                                 \
+    3 /* ... where so many wait: with fewer the place makes a hand-over slower than its own transaction does */
 
 struct lh_scope {
     struct lh_table_entry entry;
@@ -144,6 +146,7 @@ int64_t lh_ready_since_us(const struct lh_coordinator *c, enum lh_kind kind);
 /* Returns the scope whose turn it is and ends that turn; NULL if no scope is ready. `share`: how many of its items
    may go into a batch with `room`. */
 struct lh_scope *lh_ready_next(struct lh_coordinator *c, enum lh_kind kind, size_t room, size_t *share);
+bool lh_ready_has_long_queue(const struct lh_scope *scope); /* LH_JOIN_BEHIND waiters or more sleep */
 /* Returns how long the scope's newcomers still wait for its next hand-over, to queue in that transaction; 0: they do not. */
 uint32_t lh_ready_rides_in_us(const struct lh_coordinator *c, const struct lh_scope *scope);
 

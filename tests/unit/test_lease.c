@@ -97,12 +97,14 @@ START_TEST(a_release_grants_to_the_first_waiter_in_the_same_transaction)
 }
 END_TEST
 
-/* The holder, and two who wait; the first of them has just got it. */
-static struct fake_node *hand_over_one(struct ask *asks, struct give *give)
+#define LINED (LH_JOIN_BEHIND + 3) /* the holder, the next two, and enough behind them */
+
+/* The first of those who wait has just got it. */
+static struct fake_node *hand_over_one(struct ask *asks, int count, struct give *give)
 {
     struct fake_node *node = start_node();
     hold_now(node, &asks[0], 0, 1);
-    for (int i = 1; i < 3; i++)
+    for (int i = 1; i < count; i++)
         ask_for(node, &asks[i], 0, i + 1, LH_WAIT_UNTIL_GRANTED, 0);
     fake_run(&world, MS(50));
     give_send(node, give, 0, 1);
@@ -113,48 +115,60 @@ static struct fake_node *hand_over_one(struct ask *asks, struct give *give)
 
 START_TEST(who_comes_right_after_a_hand_over_queues_in_the_next_ones_transaction)
 {
-    struct ask asks[3], late[2];
+    struct ask asks[LINED], late[2];
     struct give gives[2];
-    struct fake_node *node = hand_over_one(asks, &gives[0]);
+    struct fake_node *node = hand_over_one(asks, LINED, &gives[0]);
     size_t acquires = world.batches[LH_KIND_ACQUIRE], riders = world.riders;
     for (int i = 0; i < 2; i++)
-        ask_for(node, &late[i], 0, 4 + i, LH_WAIT_UNTIL_GRANTED, 0);
+        ask_for(node, &late[i], 0, 20 + i, LH_WAIT_UNTIL_GRANTED, 0);
     fake_run(&world, MS(1) / 4);
     give_send(node, &gives[1], 0, 2);
     fake_run(&world, MS(1));
     ck_assert_int_eq(asks[2].status, LH_OK);
     ck_assert_uint_eq(world.riders, riders + 3);
     ck_assert_uint_eq(world.batches[LH_KIND_ACQUIRE], acquires);
-    ck_assert_int_lt(row_of(0, 4)->ticket, row_of(0, 5)->ticket);
+    ck_assert_int_lt(row_of(0, 20)->ticket, row_of(0, 21)->ticket);
 }
 END_TEST
 
 START_TEST(a_place_is_put_off_for_a_moment_and_a_try_not_at_all)
 {
-    struct ask asks[3], late[2];
+    struct ask asks[LINED], late[2];
     struct give give;
-    struct fake_node *node = hand_over_one(asks, &give);
+    struct fake_node *node = hand_over_one(asks, LINED, &give);
     int64_t came_us = world.now_us;
-    ask_for(node, &late[0], 0, 4, LH_WAIT_NONE, 0);
+    ask_for(node, &late[0], 0, 20, LH_WAIT_NONE, 0);
     fake_run(&world, MS(1));
     ck_assert_int_eq(late[0].status, LH_LEASE_HELD);
     ck_assert_int_eq(late[0].answered_us - came_us, MS(1));
-    ask_for(node, &late[1], 0, 5, LH_WAIT_UNTIL_GRANTED, 0);
+    ask_for(node, &late[1], 0, 21, LH_WAIT_UNTIL_GRANTED, 0);
     fake_run(&world, MS(1));
-    ck_assert_ptr_nonnull(row_of(0, 5));
+    ck_assert_ptr_nonnull(row_of(0, 21));
 }
 END_TEST
 
 START_TEST(a_place_waits_no_longer_than_a_hand_over_may_take_to_follow)
 {
-    struct ask asks[3], late;
+    struct ask asks[LINED], late;
     struct give give;
-    struct fake_node *node = hand_over_one(asks, &give);
-    ask_for(node, &late, 0, 4, LH_WAIT_UNTIL_GRANTED, 0);
+    struct fake_node *node = hand_over_one(asks, LINED, &give);
+    ask_for(node, &late, 0, 20, LH_WAIT_UNTIL_GRANTED, 0);
     fake_run(&world, LH_JOIN_US - 1);
-    ck_assert_ptr_null(row_of(0, 4));
+    ck_assert_ptr_null(row_of(0, 20));
     fake_run(&world, 1 + MS(1));
-    ck_assert_ptr_nonnull(row_of(0, 4));
+    ck_assert_ptr_nonnull(row_of(0, 20));
+}
+END_TEST
+
+START_TEST(in_a_short_queue_and_with_slow_batches_a_place_waits_for_no_hand_over)
+{
+    struct ask asks[LINED], late;
+    struct give give;
+    world.worth_a_batch = _i == 0 ? 3 : 4;
+    struct fake_node *node = hand_over_one(asks, _i == 0 ? LINED - 2 : LINED, &give);
+    ask_for(node, &late, 0, 20, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, LH_JOIN_US - 1);
+    ck_assert_ptr_nonnull(row_of(0, 20));
 }
 END_TEST
 
@@ -428,6 +442,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, who_comes_right_after_a_hand_over_queues_in_the_next_ones_transaction);
     tcase_add_test(tcase, a_place_is_put_off_for_a_moment_and_a_try_not_at_all);
     tcase_add_test(tcase, a_place_waits_no_longer_than_a_hand_over_may_take_to_follow);
+    tcase_add_loop_test(tcase, in_a_short_queue_and_with_slow_batches_a_place_waits_for_no_hand_over, 0, 2);
     tcase_add_test(tcase, waiters_of_two_coordinators_are_served_in_their_order);
     tcase_add_test(tcase, only_the_first_waiter_is_asked_for_at_a_wake_up);
     tcase_add_test(tcase, a_waiter_is_granted_at_the_holders_expiry_without_any_notification);

@@ -125,12 +125,24 @@ struct lh_scope *lh_ready_next(struct lh_coordinator *c, enum lh_kind kind, size
     return LH_LIST_FIRST(struct lh_scope, &client->scopes, ready);
 }
 
+bool lh_ready_has_long_queue(const struct lh_scope *scope)
+{
+    size_t n = 0;
+
+    LH_LIST_EACH(struct lh_waiter, waiter, &scope->queue, link) {
+        (void)waiter;
+        if (++n == LH_JOIN_BEHIND)
+            return true;
+    }
+    return false;
+}
+
 /* Nobody waits for a place at the end of a queue. Where a hand-over could not take all of them along, those that are left do not wait for another. */
 uint32_t lh_ready_rides_in_us(const struct lh_coordinator *c, const struct lh_scope *scope)
 {
     const struct lh_waiter *next = LH_LIST_FIRST(struct lh_waiter, &scope->line, link);
     uint32_t left_us = scope->joins_us - (uint32_t)c->now_us;
-    bool may_ride = left_us <= LH_JOIN_US && lh_list_is_empty(&scope->again) && !lh_list_is_empty(&scope->queue) &&
+    bool may_ride = left_us <= LH_JOIN_US && lh_list_is_empty(&scope->again) && lh_ready_has_long_queue(scope) &&
                     next != NULL && next->together == NULL && lh_waiter_wants(next);
 
     return may_ride ? left_us : 0;
