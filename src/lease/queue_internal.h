@@ -218,7 +218,7 @@ struct lh_waiter {
     int32_t priority; /* as asked for last, and so that of its place; change it by lh_waiter_set_priority */
     uint64_t seq;     /* order of arrival */
     int64_t since_us;
-    int64_t unheard_since_us; /* somebody may have heard of a lease from before; 0: nobody has */
+    int64_t unheard_since_us; /* an earlier request may have been told of an older lease; 0: none was */
     uint8_t state;
     uint8_t leave_kind;
     uint8_t grant;    /* enum lh_waiter_grant */

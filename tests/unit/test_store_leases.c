@@ -272,9 +272,14 @@ START_TEST(a_release_tells_of_an_own_waiter_at_once)
 }
 END_TEST
 
-static struct lh_leave_item leave(struct test_store *test, const struct lh_acquire_item *place, enum lh_leave_kind kind)
+static struct lh_leave_item leave_since(struct test_store *test, const struct lh_acquire_item *place,
+                                        enum lh_leave_kind kind, int64_t unheard_since_us)
 {
-    struct lh_leave_item item = {.ns = place->ns, .key = place->key, .lease_key = place->lease_key, .kind = kind};
+    struct lh_leave_item item = {.ns = place->ns,
+                                 .key = place->key,
+                                 .lease_key = place->lease_key,
+                                 .kind = kind,
+                                 .unheard_since_us = unheard_since_us};
     struct lh_leave_item *items[] = {&item};
     ck_assert_int_eq(
         test->store->ops->send(test->store, 0, LH_KIND_LEAVE, 0, (void **)items, 1, test_on_answer, &answer), LH_OK);
@@ -282,6 +287,29 @@ static struct lh_leave_item leave(struct test_store *test, const struct lh_acqui
     ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
     return item;
 }
+
+static struct lh_leave_item leave(struct test_store *test, const struct lh_acquire_item *place, enum lh_leave_kind kind)
+{
+    return leave_since(test, place, kind, 0);
+}
+
+START_TEST(a_lease_from_before_who_leaves_goes_on)
+{
+    struct lh_acquire_item mine = wish(false);
+    struct lh_leave_item left;
+
+    acquire(&one, &mine);
+    left = leave_since(&one, &mine, LH_LEAVE_GONE, mine.lease.acquired_at_us + 1);
+    ck_assert_int_eq(left.lease.token, mine.lease.token);
+    ck_assert_int_eq(heartbeat(&one, &mine).outcome, LH_OUTCOME_OK);
+    /* Whoever comes back is told of it all the same. */
+    left = leave_since(&one, &mine, LH_LEAVE_AWAY, mine.lease.acquired_at_us + 1);
+    ck_assert(left.was_granted);
+    left = leave_since(&one, &mine, LH_LEAVE_GONE, mine.lease.acquired_at_us);
+    ck_assert(!left.has_lease);
+    ck_assert_int_eq(heartbeat(&one, &mine).outcome, LH_OUTCOME_LOST);
+}
+END_TEST
 
 START_TEST(who_leaves_gives_up_place_and_lease)
 {
@@ -475,6 +503,7 @@ TCase *test_store_leases(void)
     tcase_add_test(tcase, what_another_store_renewed_is_not_given_back_as_unheard);
     tcase_add_test(tcase, a_release_wakes_the_waiter_of_another_store);
     tcase_add_test(tcase, a_release_tells_of_an_own_waiter_at_once);
+    tcase_add_test(tcase, a_lease_from_before_who_leaves_goes_on);
     tcase_add_test(tcase, who_leaves_gives_up_place_and_lease);
     tcase_add_test(tcase, a_row_that_another_session_has_is_busy_and_holds_up_nobody);
     tcase_add_test(tcase, five_hundred_at_once_with_bad_ones_among_them);
