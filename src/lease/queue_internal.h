@@ -36,6 +36,7 @@ struct lh_scope {
     struct lh_link again; /* waiters to be asked for again, by ticket; they go before the line */
     struct lh_link line;  /* waiters to be asked for the first time, in order of arrival */
     struct lh_link queue; /* waiters that sleep in the database's queue, by ticket */
+    struct lh_link *back; /* the one in the queue behind the last that came back to it; or the queue's head */
     struct lh_link leaves;
     struct lh_link out; /* waiters that have left while their other places have not */
     struct lh_link heartbeats;

@@ -204,7 +204,7 @@ END_TEST
 
 START_TEST(who_came_together_looks_again_one_after_the_other)
 {
-    enum { MANY = 40 };
+    enum { MANY = 400 };
     struct fake_node *node = start_node();
     struct ask holder, waiters[MANY];
     int most = 0;
@@ -218,9 +218,10 @@ START_TEST(who_came_together_looks_again_one_after_the_other)
     }
     fake_run(&world, MS(100));
     world.scopes[0].tried = 0;
-    for (int i = 0; i < 200; i++) {
+    fake_run(&world, MS(14000));
+    for (int i = 0; i < 24000; i++) {
         int before = world.scopes[0].tried;
-        fake_run(&world, MS(100));
+        fake_run(&world, MS(1) / 4);
         most = world.scopes[0].tried - before > most ? world.scopes[0].tried - before : most;
     }
     ck_assert_int_ge(world.scopes[0].tried, MANY);

@@ -8,12 +8,21 @@
 #include "lease/hooks_internal.h"
 #include "lease/queue/together.h"
 
-#define LOOK_AGAIN_US (17 * LH_US_PER_S)
-#define LOOK_AGAIN_PERCENT 15 /* more or less: who came together does not come again together */
+#define LOOK_FIRST_US (14500 * LH_US_PER_MS)
+#define LOOK_LAST_US (19500 * LH_US_PER_MS)
+#define LOOK_APART_US 50
 
+/* Who came together does not look together. All look in the order in which they came, and come back to the queue in it. */
 static int64_t next_look_us(struct lh_coordinator *c)
 {
-    return lh_time_add(c->now_us, lh_turn_jitter(c, LOOK_AGAIN_US, LOOK_AGAIN_PERCENT));
+    int64_t at_us = c->queue.last_look_us + LOOK_APART_US;
+
+    if (at_us < lh_time_add(c->now_us, LOOK_FIRST_US))
+        at_us = lh_time_add(c->now_us, LOOK_FIRST_US);
+    if (at_us > lh_time_add(c->now_us, LOOK_LAST_US))
+        at_us = lh_time_add(c->now_us, LOOK_LAST_US);
+    c->queue.last_look_us = at_us;
+    return at_us;
 }
 
 static void begin(struct lh_coordinator *c, struct lh_acquire *request)

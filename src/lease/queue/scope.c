@@ -112,6 +112,7 @@ struct lh_scope *lh_scope_get(struct lh_coordinator *c, const char *ns, const ch
     lh_list_init(&scope->again);
     lh_list_init(&scope->line);
     lh_list_init(&scope->queue);
+    scope->back = &scope->queue;
     lh_list_init(&scope->leaves);
     lh_list_init(&scope->out);
     lh_list_init(&scope->heartbeats);

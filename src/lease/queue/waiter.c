@@ -170,16 +170,24 @@ static const unsigned legal_moves[] = {
 };
 #undef TO
 
-static void insert_by_ticket(struct lh_link *list, struct lh_waiter *waiter, bool from_front)
+static int64_t ticket_of(const struct lh_link *link)
 {
-    struct lh_link *place = from_front ? list->next : list;
-    if (from_front) {
-        while (place != list && LH_CONTAINER(struct lh_waiter, link, place)->ticket < waiter->ticket)
-            place = place->next;
-    } else {
-        while (place->prev != list && LH_CONTAINER(struct lh_waiter, link, place->prev)->ticket > waiter->ticket)
-            place = place->prev;
-    }
+    return LH_CONTAINER(const struct lh_waiter, link, link)->ticket;
+}
+
+/* Mostly the place is at an end, or near this link. */
+static void insert_by_ticket(struct lh_link *list, struct lh_link *near, struct lh_waiter *waiter)
+{
+    struct lh_link *place = near;
+
+    if (lh_list_is_empty(list) || ticket_of(list->prev) < waiter->ticket)
+        place = list;
+    else if (ticket_of(list->next) > waiter->ticket)
+        place = list->next;
+    while (place->prev != list && ticket_of(place->prev) > waiter->ticket)
+        place = place->prev;
+    while (place != list && ticket_of(place) < waiter->ticket)
+        place = place->next;
     lh_list_insert_before(place, &waiter->link);
 }
 
@@ -197,19 +205,17 @@ static void insert_by_seq(struct lh_link *list, struct lh_waiter *waiter)
 static void join_list(struct lh_waiter *waiter)
 {
     struct lh_scope *scope = waiter->scope;
-    struct lh_waiter *first;
 
     switch (waiter->state) {
     case LH_WAITER_LINED:
         if (waiter->ticket > 0)
-            insert_by_ticket(&scope->again, waiter, true);
+            insert_by_ticket(&scope->again, &scope->again, waiter);
         else
             insert_by_seq(&scope->line, waiter);
         break;
     case LH_WAITER_QUEUED:
-        /* Mostly it is the newest, or the first one back. */
-        first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
-        insert_by_ticket(&scope->queue, waiter, first != NULL && first->ticket > waiter->ticket);
+        insert_by_ticket(&scope->queue, scope->back, waiter);
+        scope->back = waiter->link.next;
         break;
     case LH_WAITER_LEAVING:
         lh_list_append(&scope->leaves, &waiter->link);
@@ -228,6 +234,8 @@ static void set_one_state(struct lh_coordinator *c, struct lh_waiter *waiter, en
     assert(legal_moves[waiter->state] & (1u << state));
     lh_debug("waiter %s -> %s: %s scope=%s ticket=%lld", state_names[waiter->state], state_names[state], reason,
              LH_SCOPE_NAME(waiter->scope->ns, waiter->scope->key), (long long)waiter->ticket);
+    if (waiter->scope->back == &waiter->link)
+        waiter->scope->back = waiter->link.next;
     lh_list_remove(&waiter->link);
     waiter->state = (uint8_t)state;
     if (state == LH_WAITER_LINED || state == LH_WAITER_LEAVING)
