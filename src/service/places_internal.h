@@ -91,6 +91,8 @@ struct lh_spread_namespace *lh_places_spread(const struct lh_places *places, con
 /* Returns what the holder of the lease was asked, or NULL; valid until the next turn of the loop. */
 const struct lh_hand_over *lh_places_asked(const struct lh_places *places, const char *ns, const char *key,
                                            int64_t token);
+/* Returns true if `ns` is `top` or below it. "" is above all. */
+bool lh_places_is_below(const char *ns, const char *top);
 /* Returns true if `ns` or some of its keys, or with include_children some namespace below it, lives in the place. */
 bool lh_places_has(const struct lh_places *places, const struct lh_place *place, const char *ns, bool include_children);
 

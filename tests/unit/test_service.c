@@ -105,6 +105,7 @@ int main(void)
     srunner_add_suite(runner, access_suite());
     srunner_add_suite(runner, access_lists_suite());
     srunner_add_suite(runner, usage_suite());
+    srunner_add_suite(runner, counts_suite());
     srunner_add_suite(runner, slots_suite());
     srunner_add_suite(runner, spread_suite());
     srunner_run_all(runner, CK_NORMAL);

@@ -22,6 +22,7 @@ Suite *watch_suite(void);
 Suite *access_suite(void);
 Suite *access_lists_suite(void);
 Suite *usage_suite(void);
+Suite *counts_suite(void);
 Suite *slots_suite(void);
 Suite *spread_suite(void);
 

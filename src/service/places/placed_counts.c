@@ -1,7 +1,7 @@
 /*
  * A page of the namespaces with their counts: all databases are asked for the same page, one after the other. A spread
  * namespace has a row in each: the counts are added up. The page ends where the shortest of the answers does. Counts of a
- * spread namespace whose keys move meanwhile are partial.
+ * spread namespace whose keys move meanwhile are partial, and it has a row even if no database counts any of them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,12 +110,49 @@ static void cut(struct gather *gather, const struct lh_rows *rows)
         gather->cut = copy(gather, after);
 }
 
+/* A row without counts, if there is none of this name. */
+static void put_empty(struct gather *gather, const char *ns)
+{
+    struct row *rows = lh_arena_alloc(&gather->memory, (gather->count + 1) * sizeof(*rows));
+    size_t at = 0;
+
+    while (at < gather->count && strcmp(gather->rows[at].ns, ns) < 0)
+        at++;
+    if (at < gather->count && strcmp(gather->rows[at].ns, ns) == 0)
+        return;
+    for (size_t i = 0; i < gather->count; i++)
+        rows[i < at ? i : i + 1] = gather->rows[i];
+    rows[at] = (struct row){.ns = ns};
+    gather->rows = rows;
+    gather->count++;
+}
+
+/* Rows of what was asked for and is, has or is below a spread namespace: all of its leases may be on their way. */
+static void put_moving(struct gather *gather)
+{
+    const struct lh_view_request *request = &gather->request;
+
+    for (size_t i = 0; i < gather->places->spread_count; i++) {
+        const char *spread = gather->places->spread[i].ns;
+        for (size_t j = 0; is_moving(gather, spread) && j < request->namespace_count; j++) {
+            const char *ns = request->namespaces[j];
+            if (request->include_children && lh_places_is_below(spread, ns))
+                ns = spread;
+            else if (!lh_places_is_below(ns, spread))
+                continue;
+            if (strcmp(ns, request->after) > 0)
+                put_empty(gather, ns);
+        }
+    }
+}
+
 static void finish(struct gather *gather)
 {
     const char **cells = lh_arena_alloc(&gather->memory, (gather->count + 1) * COLUMNS * sizeof(*cells));
     struct lh_rows rows = {.columns = columns, .column_count = COLUMNS, .cells = cells};
     size_t most = (size_t)gather->request.page_size;
 
+    put_moving(gather);
     for (size_t i = 0; i < gather->count; i++) {
         const struct row *row = &gather->rows[i];
         const char **to = cells + i * COLUMNS;

@@ -354,7 +354,7 @@ struct lh_coordinator *lh_places_coordinator(const struct lh_places *places, con
     return lh_places_of(places, ns, key)->coordinator;
 }
 
-static bool is_at_or_below(const char *ns, const char *top)
+bool lh_places_is_below(const char *ns, const char *top)
 {
     size_t size = strlen(top);
 
@@ -375,7 +375,7 @@ static bool has(const struct lh_places *places, const struct lh_place *place, co
 static bool has_below(const char *const *namespaces, size_t count, const char *ns)
 {
     for (size_t i = 0; i < count; i++)
-        if (is_at_or_below(namespaces[i], ns))
+        if (lh_places_is_below(namespaces[i], ns))
             return true;
     return false;
 }

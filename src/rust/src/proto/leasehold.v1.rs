@@ -2851,7 +2851,8 @@ pub struct NamespaceCounts {
     /// Of those held: reaping them has failed.
     #[prost(int64, tag = "5")]
     pub failing: i64,
-    /// There are more than counted: at most 10,000 scopes and 10,000 waiters of a namespace are.
+    /// There are more than counted: at most 10,000 scopes and 10,000 waiters of a namespace are. Or keys of a spread namespace move:
+    /// it has a row then even without counts, also for what is below it.
     #[prost(bool, tag = "6")]
     pub partial: bool,
 }
