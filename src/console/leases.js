@@ -97,7 +97,7 @@ function tick() {
 function headline(namespace) {
   const where = namespace ? ` in ${namespace}` : '', held = store.sum('held', namespace), failing = store.sum('failing', namespace);
   const wrong = [failing && `${plural(failing, 'reap')} ${failing === 1 ? 'fails' : 'fail'}`, counts.dead && `${count(counts.dead)} expired`, counts.silent && `${plural(counts.silent, 'holder')} silent`].filter(Boolean);
-  return wrong.length ? `${wrong.join(', ')}${where}` : held ? `${store.isPartial(namespace) ? 'More than ' : ''}${plural(held, 'lease')} held${where}, every holder alive` : `Nothing is held${where}`;
+  return wrong.length ? `${wrong.join(', ')}${where}` : held ? `${store.isPartial(namespace) ? 'More than ' : ''}${plural(held, 'lease')} held${where}, every holder alive` : store.isPartial(namespace) ? `What is held${where} is not known: keys are on their way` : `Nothing is held${where}`;
 }
 
 function tiles(namespace) {

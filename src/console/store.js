@@ -66,7 +66,7 @@ function recount() {
     for (const row of rows.values()) if (store.has(row.name)) row.partial = false;
   }
   for (const [field, list] of Object.entries(store.lists)) if (list) count([field], list.namespace, (add) => { for (const name of list.names) add(name, field); });
-  return [...rows.values()].filter((row) => row.held || row.waiting || row.failing).sort((a, b) => a.name < b.name ? -1 : 1);
+  return [...rows.values()].filter((row) => row.held || row.waiting || row.failing || row.partial).sort((a, b) => a.name < b.name ? -1 : 1);
 }
 
 async function fill(namespace) {

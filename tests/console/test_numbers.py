@@ -16,6 +16,17 @@ STALE = """
     };
     import('/store.js').then(({ store }) => store.loadSpaces()).then(done);"""
 
+# All keys of a namespace are on their way between databases, as its daemon answers then.
+MOVING = """
+    const done = arguments[arguments.length - 1], real = window.fetch;
+    const answer = (body, status) => new Response(JSON.stringify(body), { status, headers: { 'Content-Type': 'application/json' } });
+    window.fetch = async (path, options) => {
+      if (String(path).startsWith('api/v1/leases')) return answer({ error: { reason: 'DATABASE_UNAVAILABLE', message: 'keys of jobs are on their way' } }, 503);
+      if (!String(path).startsWith('api/v1/namespaces')) return real(path, options);
+      return answer({ namespaces: [{ namespace: { segments: ['jobs'] }, held: '0', waiting: '0', expired: '0', failing: '0', partial: true }], next_page_token: '' }, 200);
+    };
+    import('/store.js').then(({ store }) => store.load('jobs').catch(() => store.loadSpaces())).then(done);"""
+
 
 def numbers(page):
     """Of what is held: the tile, the way to the view, the root of the tree, the line above the list, and the rows."""
@@ -42,6 +53,15 @@ def test_the_counts_of_a_page_are_of_one_moment(own, own_page):
     page.sees("h1", "1 request waits for 1 scope")
     assert page.sees("nav a[href='#/queues'] .badge").text.split() == ["1", "wait"]
     page.run("location.hash = '#/leases'")
+
+
+def test_leases_on_their_way_do_not_look_like_none(own_page):
+    page = own_page
+    page.open("#/leases/jobs")
+    page.sees("h1", "Nothing is held in jobs")
+    page.driver.execute_async_script(MOVING)
+    page.sees("h1", "What is held in jobs is not known")
+    assert page.sees(".tree a", "jobs").text.split()[:2] == ["jobs", "0+"]
 
 
 def test_a_graph_has_only_the_queue_that_was_asked_about(own, own_page):
