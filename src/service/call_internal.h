@@ -9,7 +9,7 @@
 /* A reply stays well below the 4 MiB that clients take by default: lists end their page there. */
 #define LH_REPLY_MAX_BYTES ((size_t)3 * 1024 * 1024)
 
-#define LH_OUTAGE_WORDS_BYTES 512
+#define LH_OUTAGE_WORDS_BYTES 896
 
 struct lh_service *lh_call_service(const struct lh_rpc_call *call);
 /* Returns the method of a call whose row of the table has one. */

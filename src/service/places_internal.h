@@ -137,7 +137,7 @@ struct lh_spread_namespace {
     bool is_refused;          /* the last claim was refused */
 };
 
-#define LH_SPREAD_WORDS_BYTES 384
+#define LH_SPREAD_WORDS_BYTES 768
 
 /* Takes the rows that a database answered, and claims what no daemon has claimed. Returns true if keys have other places
    now. */

@@ -17,6 +17,7 @@ from harness import pb, wait_until
 from leasehold.v1 import console_pb2, console_pb2_grpc
 from place import BOUND
 from test_move_keys import KEYS, MORE, NAMES, Load, Spread, check_places, check_slots
+from test_moves import PROGRAM
 from test_spread import place
 
 # In place of psql: it stops once, after the statements that contain some words; then the program hears that they failed, or their answer.
@@ -237,3 +238,22 @@ def test_a_list_does_not_lack_leases_that_are_on_their_way(spread):
             assert read(client) == sorted(KEYS)
         assert [(row.partial, row.held) for row in counts(client)] == [(False, len(KEYS))]
         assert explained(client, moving).state == "held" and not history(client) and not failures(client)
+
+
+def test_a_list_names_the_command_that_goes_on_with_an_interrupted_move(spread):
+    pause = Pause(spread, "home", "us", MORE, "tokens are raised")
+    assert pause.reached()
+    assert hurt(spread, "program", "home", "us", pause)[0] != 0
+    key = next(key for key in map(str, range(10000)) if place(key) == "home" and place(key, MORE) == "us" and not spread.can_take(spread.first, key))
+    wait_until(lambda: "deploy/move-namespace keys jobs FROM TO goes on" in refused(listed, spread.first), BOUND, "the command")
+
+    def go_on(source, target):
+        return subprocess.run([PROGRAM, "keys", "jobs", spread.url(source), spread.url(target)], capture_output=True, text=True, timeout=300)
+
+    assert "no move of keys of jobs from FROM was interrupted: try the other sections as FROM" in go_on("eu", "us").stderr
+    assert "TO is section eu, not us" in go_on("home", "eu").stderr
+    assert "section us has all keys of jobs" in go_on("home", "us").stdout
+    wait_until(lambda: spread.can_take(spread.first, key), BOUND, "the keys being served")
+    assert listed(spread.first) == []
+    spread.moved("eu", "us", MORE)
+    check_slots(spread, MORE)

@@ -162,8 +162,10 @@ START_TEST(waiters_of_a_key_that_goes_elsewhere_are_sent_away)
     ck_assert(!kept->is_finished);
     ck_assert_ptr_null(coordinators[0].sent_back);
     coordinators[1].acquire->on_done(coordinators[1].acquire, &sent_back);
-    check_refused(moved,
-                  "this key of jobs is on its way from database b to another: call again with the same lease key");
+    check_refused(
+        moved,
+        "this key of jobs is on its way from database b to another; deploy/move-namespace keys jobs FROM TO goes on "
+        "with a move that was interrupted: call again with the same lease key");
     check_refused(acquire(service, "k1"), "this key of jobs is on its way from database b to another");
 
     move_all(&b, &a);
@@ -260,8 +262,10 @@ START_TEST(a_list_without_some_keys_says_where_they_are)
     answer(1, &b);
     move_all(&b, NULL);
     answer(1, &b);
-    ck_assert_str_eq(lh_call_words_of_outage(service, "jobs", NULL, "call again", words),
-                     "keys of jobs are on their way between databases: call again");
+    ck_assert_str_eq(
+        lh_call_words_of_outage(service, "jobs", NULL, "call again", words),
+        "keys of jobs are on their way between databases; deploy/move-namespace keys jobs FROM TO goes on with a "
+        "move that was interrupted: call again");
     stop(service);
 }
 END_TEST
@@ -274,10 +278,14 @@ START_TEST(keys_in_no_database_of_all_sections_may_be_those_of_a_move_that_ended
 
     answer(0, &a);
     answer(1, &b);
-    ck_assert_str_eq(lh_call_words_of_outage(service, "jobs", NULL, "call again", words),
-                     "no database has some keys of jobs: a move of keys is under way, or was interrupted: call again");
-    check_refused(acquire(service, "k1"),
-                  "no database has this key of jobs: a move of keys is under way, or was interrupted");
+    ck_assert_str_eq(
+        lh_call_words_of_outage(service, "jobs", NULL, "call again", words),
+        "no database has some keys of jobs: a move of keys is under way; deploy/move-namespace keys jobs FROM TO "
+        "goes on with a move that was interrupted: call again");
+    check_refused(
+        acquire(service, "k1"),
+        "no database has this key of jobs: a move of keys is under way; deploy/move-namespace keys jobs FROM TO "
+        "goes on with a move that was interrupted");
     stop(service);
 }
 END_TEST

@@ -12,6 +12,7 @@
 
 #define NAMES_BYTES 128
 #define SUMMARY_BYTES 2048
+#define GOES_ON "deploy/move-namespace keys %s FROM TO goes on with a move that was interrupted"
 
 static const char unread[] = "its part of the spread namespaces was not read yet";
 static const char unclaimed[] = "the keys of a spread namespace are being divided between its databases";
@@ -217,8 +218,8 @@ static void say_missing(const struct lh_spread_namespace *spread, const char *wh
                  "no database of this daemon has %s of %s: its keys are in the sections %s, this daemon has %s", what,
                  spread->ns, join(row->sections, row->section_count, other), own_names(spread, own));
     else
-        snprintf(words, LH_SPREAD_WORDS_BYTES,
-                 "no database has %s of %s: a move of keys is under way, or was interrupted", what, spread->ns);
+        snprintf(words, LH_SPREAD_WORDS_BYTES, "no database has %s of %s: a move of keys is under way; " GOES_ON, what,
+                 spread->ns, spread->ns);
 }
 
 bool lh_places_why_not(const struct lh_places *places, const char *ns, const char *key,
@@ -252,8 +253,8 @@ bool lh_places_why_not(const struct lh_places *places, const char *ns, const cha
                  spread->names[at.of], spread->names[at.other], spread->ns);
         return true;
     case LH_SPREAD_MOVING:
-        snprintf(words, LH_SPREAD_WORDS_BYTES, "this key of %s is on its way from database %s to another", spread->ns,
-                 spread->names[at.of]);
+        snprintf(words, LH_SPREAD_WORDS_BYTES, "this key of %s is on its way from database %s to another; " GOES_ON,
+                 spread->ns, spread->names[at.of], spread->ns);
         return true;
     case LH_SPREAD_MISSING:
         break;
@@ -282,7 +283,8 @@ bool lh_places_lack_leases(const struct lh_places *places, const char *ns, char 
         if (lh_spread_has(spread->slots, LH_SPREAD_MISSING))
             say_missing(spread, "some keys", words);
         else
-            snprintf(words, LH_SPREAD_WORDS_BYTES, "keys of %s are on their way between databases", spread->ns);
+            snprintf(words, LH_SPREAD_WORDS_BYTES, "keys of %s are on their way between databases; " GOES_ON,
+                     spread->ns, spread->ns);
         return true;
     }
     return false;
