@@ -134,7 +134,9 @@ static void put_moving(struct gather *gather)
 
     for (size_t i = 0; i < gather->places->spread_count; i++) {
         const char *spread = gather->places->spread[i].ns;
-        for (size_t j = 0; is_moving(gather, spread) && j < request->namespace_count; j++) {
+        if (!is_moving(gather, spread))
+            continue;
+        for (size_t j = 0; j < request->namespace_count; j++) {
             const char *ns = request->namespaces[j];
             if (request->include_children && lh_places_is_below(spread, ns))
                 ns = spread;

@@ -38,6 +38,7 @@ struct lh_spread {
     EVP_MD *md;
     EVP_MD_CTX *context; /* looking up the algorithm takes longer than a hash */
     struct slot slots[SLOTS];
+    unsigned counts[LH_SPREAD_MISSING + 1]; /* of slots, by their states: asked for each row of a list */
     struct lh_arena names;
     uint64_t moves;
     size_t count;
@@ -181,6 +182,7 @@ static void settle(struct lh_spread *spread)
 {
     struct summary all = sum_up(spread);
 
+    memset(spread->counts, 0, sizeof(spread->counts));
     for (unsigned number = 0; number < SLOTS; number++) {
         struct slot *slot = &spread->slots[number];
         size_t owners[2] = {0}, count = 0, before = slot->was_served ? slot->of : spread->count;
@@ -196,6 +198,7 @@ static void settle(struct lh_spread *spread)
         else
             set(slot, LH_SPREAD_SEVERAL, owners[0], owners[1]);
         spread->moves += before < spread->count && slot->of != before;
+        spread->counts[slot->state]++;
     }
 }
 
@@ -333,10 +336,7 @@ size_t lh_spread_first(const struct lh_spread *spread, unsigned slot)
 
 bool lh_spread_has(const struct lh_spread *spread, enum lh_spread_state state)
 {
-    for (unsigned slot = 0; slot < SLOTS; slot++)
-        if (spread->slots[slot].state == state)
-            return true;
-    return false;
+    return spread->counts[state] > 0;
 }
 
 bool lh_spread_lacks_leases(const struct lh_spread *spread)
