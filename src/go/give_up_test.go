@@ -38,7 +38,7 @@ func lateStatementIsGivenBack(s *site) {
 	c := s.clientAt(p.address(), leasehold.Patience(5*time.Second), leasehold.WithStrategy(leasehold.FailFast))
 	first := s.acquire(c)
 	s.release(first) // connects
-	p.hold("leasehold.acquire(")
+	p.hold("leasehold.acquire_one(")
 	_, err := c.Acquire(context.Background(), "cases", s.key, leasehold.Duration(5*time.Minute))
 	if !errors.As(err, new(*leasehold.UnavailableError)) {
 		s.Fatal(err)

@@ -3,6 +3,7 @@ package leasehold
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -162,12 +163,17 @@ func (t *rpc) refuseHandOver(ctx context.Context, it ref, words string) (bool, e
 	return false, err
 }
 
-// asking is what is read of a request.
-const asking = `asked_at, coalesce(asked_by, ''), coalesce(principal, ''), reason, answer_by,
-       extract(epoch from greatest(answer_by - clock_timestamp(), interval '0'))::float8`
-
-func (request *HandOver) columns(seconds *float64) []any {
-	return []any{&request.AskedAt, &request.AskedBy, &request.Principal, &request.Reason, &request.AnswerBy, seconds}
+// handOvers reads the rows of ask_each or asked_each: the requests, and of which holder each is.
+func handOvers(rows pgx.Rows) (found []HandOver, of []int, err error) {
+	var h HandOver
+	var n int
+	var asked, by, in int64
+	_, err = pgx.ForEachRow(rows, []any{&n, &asked, &h.AskedBy, &h.Principal, &h.Reason, &by, &in, &h.Refusal, &h.Owner, &h.Token}, func() error {
+		h.AskedAt, h.AnswerBy, h.AnswerIn = time.UnixMicro(asked), time.UnixMicro(by), time.Duration(in)*time.Microsecond
+		found, of = append(found, h), append(of, n)
+		return nil
+	})
+	return found, of, err
 }
 
 func (d *direct) askHandOver(ctx context.Context, namespace, key, reason string) ([]HandOver, error) {
@@ -183,18 +189,8 @@ func (d *direct) askHandOver(ctx context.Context, namespace, key, reason string)
 func (d *direct) askHolders(s *session, it ref, reason string) ([]HandOver, error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.settings.patience)
 	defer cancel()
-	rows, err := s.Query(ctx, `select `+asking+`, coalesce(refusal, ''), coalesce(owner, ''), coalesce(token, 0)
-	  from leasehold.ask_hand_over($1::text, $2::text, nullif($3::text, '')::uuid, $4::text)`, it.namespace, it.key, it.leaseKey, reason)
-	if err != nil {
-		return nil, d.failed(s, it, err)
-	}
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (HandOver, error) {
-		var request HandOver
-		var seconds float64
-		err := row.Scan(append(request.columns(&seconds), &request.Refusal, &request.Owner, &request.Token)...)
-		request.AnswerIn = time.Duration(seconds * float64(time.Second))
-		return request, err
-	})
+	rows, _ := s.Query(ctx, "select * from leasehold.ask_each($1::text, $2::text, nullif($3::text, '')::uuid, $4::text)", it.namespace, it.key, it.leaseKey, reason)
+	found, _, err := handOvers(rows)
 	if err != nil {
 		return nil, d.failed(s, it, err)
 	}
@@ -218,13 +214,7 @@ func (d *direct) askOnce(s *session, r request, asked string) (string, error) {
 // asked reads the requests to these holders, after their renewal, in half of the time that is left: the renewal must be heard of before the
 // deadline. Without an answer the next renewal reads them.
 func (d *direct) asked(ctx context.Context, s *session, refs []ref, beats []beat) {
-	var leaseKeys []string
-	for _, it := range refs {
-		if it.listens {
-			leaseKeys = append(leaseKeys, it.leaseKey)
-		}
-	}
-	if len(leaseKeys) == 0 {
+	if !slices.ContainsFunc(refs, func(it ref) bool { return it.listens }) {
 		return
 	}
 	if until, ok := ctx.Deadline(); ok {
@@ -232,32 +222,17 @@ func (d *direct) asked(ctx context.Context, s *session, refs []ref, beats []beat
 		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/2)
 		defer cancel()
 	}
-	if err := d.readRequests(ctx, s, leaseKeys, refs, beats); err != nil {
+	rows, _ := s.Query(ctx, "select * from leasehold.asked_each($1::text[], $2::text[], $3::text[]::uuid[])", columns(refs)...)
+	found, of, err := handOvers(rows)
+	for i, n := range of {
+		if refs[n-1].listens {
+			beats[n-1].asked = &found[i]
+		}
+	}
+	if err != nil {
 		err = d.failed(s, refs[0], err)
 		d.deaf.Do(func() { d.settings.logf("leasehold: requests to hand over are not heard: %v", err) })
 	}
-}
-
-func (d *direct) readRequests(ctx context.Context, s *session, leaseKeys []string, refs []ref, beats []beat) error {
-	rows, err := s.Query(ctx, `select lease_key::text, namespace, key, `+asking+` from leasehold.asked($1::text[]::uuid[])`, leaseKeys)
-	if err != nil {
-		return err
-	}
-	found := map[[3]string]*HandOver{}
-	var leaseKey, namespace, key string
-	var seconds float64
-	for rows.Next() {
-		request := &HandOver{}
-		if err := rows.Scan(append([]any{&leaseKey, &namespace, &key}, request.columns(&seconds)...)...); err != nil {
-			return err
-		}
-		request.AnswerIn = time.Duration(seconds * float64(time.Second))
-		found[[3]string{leaseKey, namespace, key}] = request
-	}
-	for i, it := range refs {
-		beats[i].asked = found[[3]string{it.leaseKey, it.namespace, it.key}]
-	}
-	return rows.Err()
 }
 
 func (d *direct) refuseHandOver(ctx context.Context, it ref, words string) (was bool, err error) {

@@ -268,12 +268,10 @@ func (d *direct) try(s *session, r request) (g grant, granted bool, err error) {
 }
 
 // granting is what is read of a lease.
-const granting = `select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, to_json(l.slots)::text, l.deadline < l.heartbeat_at + l.duration`
+const granting = `select g.token, g.left_s, g.units, to_json(g.slots)::text, g.is_final`
 
 const acquiring = granting + `
-  from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
-                         labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer,
-                         priority => $10::integer) l`
+  from leasehold.acquire_one($1::text, $2::text, $3::float8, $4::text, $5::text::uuid, $6::text::jsonb, $7::float8, $8::text, $9::integer, $10::integer) g`
 
 // grantRow is a row of granting.
 type grantRow struct {
@@ -348,7 +346,7 @@ func (d *direct) tryAll(s *session, r request) ([]grant, error) {
 	sent := clock()
 	rows, err := s.Query(ctx, granting+`
 	  from leasehold.acquire_all($1::text[], $2::text[], make_interval(secs => $3::float8), $4::text, $5::text::uuid, $6::text::jsonb,
-	                             $7::text[], $8::integer[]) l`,
+	                             $7::text[], $8::integer[]) l, leasehold.granted(l) g`,
 		namespaces, keys, args[2], r.owner, r.leaseKey, args[5], modes, units)
 	if err != nil {
 		return nil, d.failed(s, ref{}, err)
@@ -398,7 +396,7 @@ func (d *direct) downgrade(ctx context.Context, it ref, units int) (grant, error
 	var row grantRow
 	sent := clock()
 	_, err = d.row(s, it, row.columns(), granting+
-		" from leasehold.downgrade_soon($1::text, $2::text, $3::text::uuid, $4::integer) l",
+		" from leasehold.downgrade_soon($1::text, $2::text, $3::text::uuid, $4::integer) l, leasehold.granted(l) g",
 		it.namespace, it.key, it.leaseKey, units)
 	return row.grant(sent), err
 }
@@ -607,14 +605,19 @@ func (d *direct) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
 	return beats, err
 }
 
-// renew is one transaction; a row that somebody keeps locked makes it fail.
-func (d *direct) renew(ctx context.Context, s *session, refs []ref) ([]beat, error) {
+// columns are what the functions for several leases take.
+func columns(refs []ref) []any {
 	var namespaces, keys, leaseKeys []string
 	for _, it := range refs {
 		namespaces, keys, leaseKeys = append(namespaces, it.namespace), append(keys, it.key), append(leaseKeys, it.leaseKey)
 	}
+	return []any{namespaces, keys, leaseKeys}
+}
+
+// renew is one transaction; a row that somebody keeps locked makes it fail.
+func (d *direct) renew(ctx context.Context, s *session, refs []ref) ([]beat, error) {
 	rows, _ := s.Query(ctx, `select coalesce(left_s, 0), coalesce(given_s, 0), coalesce(reason, '')
-	                           from leasehold.heartbeat_each($1::text[], $2::text[], $3::text[]::uuid[])`, namespaces, keys, leaseKeys)
+	                           from leasehold.heartbeat_each($1::text[], $2::text[], $3::text[]::uuid[])`, columns(refs)...)
 	var beats []beat
 	var left, given float64
 	var reason Reason

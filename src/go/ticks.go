@@ -121,10 +121,9 @@ func (t *rpc) claim(ctx context.Context, r request) (claimed, error) {
 	}
 }
 
-const claiming = granting + `, c.at, c.attempt, l.key
+const claiming = granting + `, c.at, c.attempt, (c.lease).key
   from leasehold.claim_tick($1::text, owner => $2::text, duration => make_interval(secs => $3::float8), lease_key => $4::text::uuid,
-                            labels => $5::text::jsonb) c
- cross join lateral (select (c.lease).*) l`
+                            labels => $5::text::jsonb) c, leasehold.granted(c.lease) g`
 
 // A waiter for a tick looks at least so often behind a pooler, and at a tick that is due while no more may run.
 const (

@@ -33,6 +33,9 @@ FUNCTIONS = {
     "contention": ("read", "leasehold.contention(array[{ns}], array[{key}])"),
     "heartbeat_each": ("lease", "leasehold.heartbeat_each(array[{ns}], array[{key}], array[gen_random_uuid()])"),
     "release_each": ("lease", "leasehold.release_each(array[{ns}], array[{key}], array[gen_random_uuid()], array[true], array['x'])"),
+    "acquire_one": ("lease", "leasehold.acquire_one({ns}, {key}, 30, 'x', gen_random_uuid(), '{{}}', null, 'exclusive', 1, 0)"),
+    "leave_each": ("lease", "leasehold.leave_each(array[{ns}], array[{key}], array[gen_random_uuid()])"),
+    "ask_each": ("admin", "leasehold.ask_each({ns}, {key}, null, 'x')"),
     "downgrade_soon": ("lease", "leasehold.downgrade_soon({ns}, {key}, gen_random_uuid())"),
     "reap": (None, "leasehold.reap(array[{ns}])"),
     "force_release": (None, "leasehold.force_release({ns}, {key}, 'x', 1)"),
@@ -49,7 +52,7 @@ FUNCTIONS = {
     "token_revoke": (None, "leasehold.token_revoke('x')"),
 }
 # They read nothing, or what a lease key opens, and may be called by everybody.
-FREE = {"schedule_instants", "tick_channel", "asked"}
+FREE = {"schedule_instants", "tick_channel", "asked", "asked_each", "granted"}
 # For members of leasehold_owner alone.
 OWNERS = {"set_audit_retention", "set_life_source", "add_hook", "remove_hook", "remove_hook_named"}
 # What a member of leasehold_client can read at all.

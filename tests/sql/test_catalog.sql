@@ -53,6 +53,12 @@ select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signa
                ('leasehold.heartbeat_each(text[], text[], uuid[])', array['namespaces', 'keys', 'lease_keys']),
                ('leasehold.release_each(text[], text[], uuid[], boolean[], text[], interval)', array['namespaces', 'keys', 'lease_keys', 'failed', 'words', 'patience']),
                ('leasehold.downgrade_soon(text, text, uuid, integer)', array['namespace', 'key', 'lease_key', 'units']),
+               ('leasehold.granted(leasehold.lease)', array['lease']),
+               ('leasehold.acquire_one(text, text, double precision, text, uuid, jsonb, double precision, text, integer, integer)',
+                array['namespace', 'key', 'duration_s', 'owner', 'lease_key', 'labels', 'at_least_s', 'mode', 'quantity', 'priority']),
+               ('leasehold.leave_each(text[], text[], uuid[])', array['namespaces', 'keys', 'lease_keys']),
+               ('leasehold.asked_each(text[], text[], uuid[])', array['namespaces', 'keys', 'lease_keys']),
+               ('leasehold.ask_each(text, text, uuid, text)', array['namespace', 'key', 'lease_key', 'words']),
                ('leasehold.reap(text[], boolean, integer)', array['namespaces', 'include_children', 'max']),
                ('leasehold.force_release(text, text, text, bigint, boolean)', array['namespace', 'key', 'reason', 'token', 'all_holders']),
                ('leasehold.access_grant(text, text, text[])', array['principal', 'namespace', 'rights']),
@@ -70,7 +76,7 @@ select is((select array_agg(p.proname::text order by p.proname::text collate "C"
               and not exists (select from pg_proc c where c.proname = p.proname and c.prolang = (select l.oid from pg_language l where l.lanname = 'c'))
               and ('search_path=pg_catalog, pg_temp' = any (p.proconfig)) is not true
               and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <> p.proowner)),
-          array['expires_at', 'from_us', 'hand_over_grace_of', 'history_policy_of', 'hook_function', 'hook_name', 'is_expired', 'lease_columns', 'lease_facts', 'lease_states', 'oldest_transaction', 'policy_columns',
+          array['expires_at', 'from_us', 'granted', 'hand_over_grace_of', 'history_policy_of', 'hook_function', 'hook_name', 'is_expired', 'lease_columns', 'lease_facts', 'lease_states', 'oldest_transaction', 'policy_columns',
                 'policy_of', 'policy_sources', 'prefixes', 'relax_commit', 'renewed_for', 'rest_ends_at', 'rests_until', 'rules_at',
                 'rules_by_range', 'rules_over', 'runs_hooks', 'scope_of_share', 'to_us'],
           'a function without a search_path of its own is callable by its owner alone, but for these');
@@ -91,7 +97,7 @@ select unnest(array['set_policy', 'reset_policy', 'add_hook', 'remove_hook', 're
                     'explain', 'release_ok', 'release_fail', 'end_reason', 'join_queue', 'leave_queue', 'reap', 'force_release', 'access_grant', 'access_revoke',
                     'token_create', 'token_revoke', 'set_audit_retention', 'acquire_all',
                     'schedule_instants', 'tick_channel', 'set_schedule', 'run_schedule_now', 'claim_tick', 'until_tick', 'pause_schedule', 'remove_schedule', 'ask_hand_over', 'refuse_hand_over', 'asked',
-                    'contention', 'heartbeat_each', 'release_each', 'downgrade_soon']);
+                    'contention', 'heartbeat_each', 'release_each', 'downgrade_soon', 'granted', 'acquire_one', 'leave_each', 'asked_each', 'ask_each']);
 select is((select array_agg(p.proname::text order by p.proname) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace),
           (select array_agg(name::text order by name) from api), 'the schema leasehold has the functions of the API alone');
 create schema app;

@@ -1,4 +1,4 @@
--- contention, heartbeat_each, release_each and downgrade_soon: what the client packages ask, in one statement.
+-- What the client packages ask, in one statement.
 select no_plan();
 select leasehold.reap();
 select leasehold.set_policy('c', capacity => 5), leasehold.set_policy('v', grace => '1 s');
@@ -65,6 +65,29 @@ select pg_temp.hold('e', 18, p_namespace => 'v');
 delete from public.seen;
 select is((select concat_ws(' ', mode, units, lease_key) from leasehold.downgrade_soon('v', 'e', t.key(18), 2)), concat_ws(' ', 'shared', 2, t.key(18)), 'downgrade_soon: the lease as it is then');
 select is((select array_agg(event || lock_timeout) || current_setting('lock_timeout') from public.seen), '{heartbeat200ms,3s}', 'waits 200 ms for a row; the caller as before');
+delete from public.seen;
+select leasehold.join_queue('v', 'e', t.key(19), '1 h'), leasehold.join_queue('v', 'f', t.key(20), '1 h');
+select is((select array_agg(l) from leasehold.leave_each('{v,v,v}', '{f,e,e}', array[t.key(20), t.key(19), t.key(19)]) l), '{t,t,f}', 'leave_each: in their order, whether there was a place');
+select is((select count(*) from leasehold.queue where namespace = 'v'), 0::bigint, 'and there is none any more');
+select is((select concat_ws(' ', token > 0, round(left_s), units, slots, is_final)
+             from leasehold.acquire_one('c', 'taken', 40, 'me', t.key(21), '{"a": "b"}', 5, 'exclusive', 1, 0)), 't 40 0 f', 'acquire_one: the lease as its holder reads it');
+select is((select concat_ws(' ', owner, duration, labels, rests_until > now()) from leasehold.lease where key = 'taken'), 'me 00:00:40 {"a": "b"} t', 'with everything that acquire takes');
+select is((select concat_ws(' ', round(left_s), units, slots) from leasehold.acquire_one('c', 'shared', 40, 'me', t.key(22), '{}', null, 'shared', 2, 0)), '40 2 {4,5}', 'also a shared one');
+select is((select count(*) from leasehold.acquire_one('c', 'taken', 40, 'other', t.key(23), '{}', null, 'exclusive', 1, 0)), 0::bigint, 'and no row where it is held');
+select is((select string_agg(concat_ws(' ', g.token = a.token, round(g.left_s), g.units, g.is_final), ', ' order by a.key)
+             from leasehold.acquire_all('{c,c}', '{x,y}', '30 s', lease_key => t.key(24)) a cross join lateral leasehold.granted(a) g), 't 30 0 f, t 30 0 f', 'granted: the same of any lease');
+select leasehold.set_policy('c.short', max_hold => '20 s', end_at_max_hold => true);
+select ok((select is_final and left_s < 21 from leasehold.acquire_one('c.short', 'k', 60, 'me', t.key(25), '{}', null, 'exclusive', 1, 0)), 'that it is final says that no renewal gives more');
+select is((select count(*) from leasehold.asked_each('{c}', '{taken}', array[t.key(21)])), 0::bigint, 'asked_each: nobody asks');
+select is((select string_agg(concat_ws(' ', n, reason, owner, refusal = '', token > 0, answer_in_us between 20e6 and 30e6, answer_by_us - asked_us,
+                                       to_timestamp(asked_us / 1e6) between now() - interval '1 min' and clock_timestamp()), ', ' order by n)
+             from leasehold.ask_each('c', 'shared', null, 'why')),
+          (select string_agg(concat_ws(' ', n, 'why', o, 't t t 30000000 t'), ', ') from (values (1, 'w2'), (2, 'w3'), (3, 'me')) x (n, o)), 'ask_each: each holder');
+select is((select string_agg(concat_ws(' ', n, reason, refusal, owner, token, answer_in_us between 20e6 and 30e6), ', ' order by n)
+             from leasehold.asked_each('{c,c,n,c}', '{taken,shared,shared,shared}', array[t.key(21), t.key(22), t.key(3), t.key(3)])), '2 why   0 t, 4 why   0 t', 'which hears of it, by its place');
+select leasehold.refuse_hand_over('c', 'shared', t.key(22), 'no');
+select is((select refusal from leasehold.ask_each('c', 'shared', null, 'again') where owner = 'me'), 'no', 'and whose refusal is read');
+select is((select array_agg(n) from leasehold.asked_each('{c,c}', '{shared,shared}', array[t.key(22), t.key(3)])), '{2}', 'a request that was refused is open no more');
 select is(t.error_of($$select leasehold.release_each('{v,c}', '{d,held}', array[t.key(1), t.key(6)], '{f,t}', array[null, null])$$), 'LH002 invalid_argument error', 'what is out of bounds fails all');
 select is((select state from leasehold.scope where namespace = 'c' and key = 'held'), 'held', 'and ends none');
 select * from finish();

@@ -13,31 +13,24 @@ const MOST_IDLE = 2; // connections
 const POOLED_POLL_MS = 200;
 const BUSY_MS = 250; // a tick may be due, and no more may run at the same time
 const LOCK_TIMEOUT = '200ms'; // a row that somebody keeps locked must not hold up the renewals of others
-const GRANT = 'select a.token::text, extract(epoch from a.deadline - clock_timestamp())::text as seconds, a.units::text, to_json(a.slots)::text as slots, (a.deadline < a.heartbeat_at + a.duration)::text as final';
+const GRANT = 'select g.token::text, g.left_s::text as left, g.units::text, to_json(g.slots)::text as slots, g.is_final::text as final';
 const ACQUIRE = `${GRANT}
-  from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
-                         labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer, priority => $10::integer) a`;
+  from leasehold.acquire_one($1::text, $2::text, $3::float8, $4::text, $5::text::uuid, $6::text::jsonb, $7::float8, $8::text, $9::integer, $10::integer) g`;
 const ACQUIRE_ALL = `${GRANT}
   from leasehold.acquire_all($1::text[], $2::text[], make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
-                             labels => $6::text::jsonb, modes => $7::text[], units => $8::integer[]) a`;
-const CLAIM = `${GRANT}, a.key, (extract(epoch from c.at) * 1000)::text as at, c.attempt::text
-  from leasehold.claim_tick($1::text, $2::text, make_interval(secs => $3::float8), $4::text::uuid, $5::text::jsonb) c
- cross join lateral (select (c.lease).*) a`;
-const DOWNGRADE = `${GRANT} from leasehold.downgrade_soon($1::text, $2::text, $3::text::uuid, $4::integer) a`;
+                             labels => $6::text::jsonb, modes => $7::text[], units => $8::integer[]) a, leasehold.granted(a) g`;
+const CLAIM = `${GRANT}, (c.lease).key, (extract(epoch from c.at) * 1000)::text as at, c.attempt::text
+  from leasehold.claim_tick($1::text, $2::text, make_interval(secs => $3::float8), $4::text::uuid, $5::text::jsonb) c, leasehold.granted(c.lease) g`;
+const DOWNGRADE = `${GRANT} from leasehold.downgrade_soon($1::text, $2::text, $3::text::uuid, $4::integer) a, leasehold.granted(a) g`;
 const JOIN_QUEUE = `
 select position::text, channel
   from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer, priority => $7::integer)`;
 const CONTENTION = 'select to_json(c)::text as found from leasehold.contention($1::text[], $2::text[], $3::text[]) c';
 const HEARTBEAT = 'select left_s::text, given_s::text, reason from leasehold.heartbeat_each($1::text[], $2::text[], $3::text[]::uuid[])';
 
-const REQUEST = `(extract(epoch from asked_at) * 1000)::text as asked_at, asked_by, principal, reason, (extract(epoch from answer_by) * 1000)::text as answer_by,
-       (extract(epoch from greatest(answer_by - clock_timestamp(), interval '0')) * 1000)::text as answer_in`;
-const ASKED = `select lease_key::text, ${REQUEST} from leasehold.asked($1::text[]::uuid[])`;
-const ASK = `select ${REQUEST}, refusal, owner, token::text from leasehold.ask_hand_over($1::text, $2::text, $3::text::uuid, $4::text)`;
-
-const LEAVE_QUEUE = `
-select leasehold.leave_queue(u.namespace, u.key, u.lease_key)
-  from unnest($1::text[], $2::text[], $3::text[]::uuid[]) as u (namespace, key, lease_key)`;
+const ASKED = 'select to_json(r)::text as found, r.token::text from leasehold.asked_each($1::text[], $2::text[], $3::text[]::uuid[]) r';
+const ASK = 'select to_json(r)::text as found, r.token::text from leasehold.ask_each($1::text, $2::text, $3::text::uuid, $4::text) r';
+const LEAVE_QUEUE = 'select leasehold.leave_each($1::text[], $2::text[], $3::text[]::uuid[])';
 
 const RELEASE = {
   released: 'select leasehold.release_ok($1::text, $2::text, $3::text::uuid, nullif($4::text, $$$$)::jsonb)::text as done',
@@ -194,10 +187,10 @@ class SqlTransport {
 
   /** All in one transaction, and one by one if that fails for one of them. */
   /** Of renewals that are committed, in half of the time that is left. Without an answer the next renewal reads them. */
-  async #requests(leaseKeys, until) {
+  async #requests(columns, until) {
     try {
-      const rows = await this.#renewal.query(ASKED, [leaseKeys], (until - clock()) / 2);
-      return new Map(rows.map((row) => [row.lease_key, handOverOf(row)]));
+      const rows = await this.#renewal.query(ASKED, columns, (until - clock()) / 2);
+      return new Map(rows.map((row) => [JSON.parse(row.found).n, handOverOf(row)]));
     } catch (error) {
       if (!this.#isDeaf) this.#options.warn(`requests to hand over are not heard: ${error.message}`);
       this.#isDeaf = true;
@@ -211,10 +204,9 @@ class SqlTransport {
     const renew = async (some) => {
       const columns = ['namespace', 'key', 'leaseKey'].map((name) => some.map((ref) => ref[name]));
       const rows = await this.#renewal.query(HEARTBEAT, columns, until - clock());
-      const listening = some.filter(({ isListening }) => isListening).map(({ leaseKey }) => leaseKey);
-      const requests = listening.length ? await this.#requests(listening, until) : new Map();
+      const requests = some.some(({ isListening }) => isListening) ? await this.#requests(columns, until) : new Map();
       return rows.map(({ left_s: left, given_s: given, reason }, n) => (reason ? { outcome: 'lost', reason }
-        : { outcome: 'ok', remainingMs: Number(left) * 1000, isFinal: Number(given) * 1000 < some[n].durationMs, asked: requests.get(some[n].leaseKey) }));
+        : { outcome: 'ok', remainingMs: Number(left) * 1000, isFinal: Number(given) * 1000 < some[n].durationMs, asked: some[n].isListening ? requests.get(n + 1) : undefined }));
     };
     try {
       return await renew(refs);
@@ -315,21 +307,21 @@ function heldOf(scopes, { n, state, holder, advice, waiters, holders, units_free
     { holder, ahead: waiters, holderCount: holders, unitsFree, ...(isAlive === null ? {} : { isAlive, silentMs: silent * 1000, heldMs: held * 1000 }) });
 }
 
-const handOverOf = ({ asked_at: askedAt, asked_by: askedBy, principal, reason, answer_by: answerBy, answer_in: answerIn, refusal, owner = '', token = null }) => ({
-  askedAt: new Date(Number(askedAt)), askedBy, principal, reason, answerBy: new Date(Number(answerBy)), answerInMs: Number(answerIn), refusal: refusal ?? '', owner,
-  token: token === null ? null : BigInt(token),
-});
+const handOverOf = ({ found, token }) => {
+  const { asked_us: asked, asked_by: askedBy, principal, reason, answer_by_us: answerBy, answer_in_us: answerIn, refusal, owner } = JSON.parse(found);
+  return { askedAt: new Date(asked / 1000), askedBy, principal, reason, answerBy: new Date(answerBy / 1000), answerInMs: answerIn / 1000, refusal, owner, token: token === '0' ? null : BigInt(token) };
+};
 
 async function unlisten(session) {
   if (!session.isPooled && !session.isBroken) await session.query('unlisten *').catch(() => session.break());
 }
 
 const modeOf = ({ shared }) => (shared ? 'shared' : 'exclusive');
-const grantOf = ({ token, seconds, units, slots, final }, sent) => ({
+const grantOf = ({ token, left, units, slots, final }, sent) => ({
   token: BigInt(token),
   units: Number(units),
   slots: JSON.parse(slots ?? '[]'),
-  deadline: sent + Number(seconds) * 1000,
+  deadline: sent + Number(left) * 1000,
   isFinal: final === 'true',
 });
 

@@ -28,25 +28,21 @@ log = logging.getLogger("leasehold")
 
 POLL_S, POOLED_POLL_S = 2.0, 0.5
 CLAIM_POLL_S, BUSY_S = 30.0, 0.25  # a tick may be due, and no more may run at the same time
-LOCK_TIMEOUT = "200ms"  # a row that somebody keeps locked must not hold up the renewals of others
-GRANT = "select a.token, extract(epoch from a.deadline - clock_timestamp()), a.units, to_json(a.slots)::text, (a.deadline < a.heartbeat_at + a.duration)::text"
-ACQUIRE = GRANT + " from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $6::jsonb, $7, $8::integer, $9::interval, $10::integer) a"
-ACQUIRE_ALL = GRANT + " from leasehold.acquire_all($1::text[], $2::text[], $3::interval, $4, $5::uuid, $6::jsonb, $7::text[], $8::integer[]) a"
-CLAIM = GRANT + ", a.key, extract(epoch from c.at), c.attempt from leasehold.claim_tick($1, $2, $3::interval, $4::uuid, $5::jsonb) c cross join lateral (select (c.lease).*) a"
+GRANT = "select g.token, g.left_s, g.units, to_json(g.slots)::text, g.is_final::text"
+ACQUIRE = GRANT + " from leasehold.acquire_one($1, $2, $3::float8, $4, $5::uuid, $6::jsonb, $7::float8, $8, $9::integer, $10::integer) g"
+ACQUIRE_ALL = GRANT + " from leasehold.acquire_all($1::text[], $2::text[], $3::interval, $4, $5::uuid, $6::jsonb, $7::text[], $8::integer[]) a, leasehold.granted(a) g"
+CLAIM = GRANT + ", (c.lease).key, extract(epoch from c.at), c.attempt from leasehold.claim_tick($1, $2, $3::interval, $4::uuid, $5::jsonb) c, leasehold.granted(c.lease) g"
 UNTIL_TICK = "select extract(epoch from leasehold.until_tick($1))"
-DOWNGRADE = GRANT + " from leasehold.downgrade_soon($1, $2, $3::uuid, $4::integer) a"
+DOWNGRADE = GRANT + " from leasehold.downgrade_soon($1, $2, $3::uuid, $4::integer) a, leasehold.granted(a) g"
 CONTENTION = """
 select n, state, holder, waiters, advice, holders, units_free, is_alive::text, silent_s, held_s, holders_now
   from leasehold.contention($1::text[], $2::text[], $3::text[])"""
 HEARTBEAT = "select left_s, given_s, reason from leasehold.heartbeat_each($1::text[], $2::text[], $3::uuid[])"
 RELEASE = "select reason from leasehold.release_each($1::text[], $2::text[], $3::uuid[], $4::boolean[], $5::text[]) reason"
-REQUEST = "extract(epoch from asked_at), asked_by, principal, reason, extract(epoch from answer_by), extract(epoch from greatest(answer_by - clock_timestamp(), interval '0'))"
-ASKED = f"select lease_key::text, {REQUEST} from leasehold.asked($1::uuid[])"
-ASK = f"select {REQUEST}, coalesce(refusal, ''), owner, token from leasehold.ask_hand_over($1, $2, $3::uuid, $4)"
+ASKED = "select * from leasehold.asked_each($1::text[], $2::text[], $3::uuid[])"
+ASK = "select * from leasehold.ask_each($1, $2, $3::uuid, $4)"
 END_REASON = "select leasehold.end_reason($1, $2, $3::uuid)"
-LEAVE = """
-select leasehold.leave_queue($1, $2, $3::uuid)
-  from (select set_config('lock_timeout', $4, true) as limits offset 0) s where s.limits is not null"""
+LEAVE = "select leasehold.leave_each(array[$1], array[$2], array[$3::uuid])"
 
 
 def array(values: Sequence[str | None]) -> str:
@@ -56,19 +52,19 @@ def array(values: Sequence[str | None]) -> str:
 def wanted(lease: BaseLease) -> tuple[str | None, ...]:
     """The parameters of ACQUIRE."""
     asked = lease._asked
-    return (asked.namespace, asked.key, interval(asked.duration), asked.owner, lease.lease_key, json.dumps(asked.labels), asked.mode,
-            str(asked.units or 1), None if asked.at_least is None else interval(asked.at_least), str(asked.priority))
+    return (asked.namespace, asked.key, str(asked.duration), asked.owner, lease.lease_key, json.dumps(asked.labels),
+            None if asked.at_least is None else str(asked.at_least), asked.mode, str(asked.units or 1), str(asked.priority))
 
 
-def moment(epoch: str) -> datetime.datetime:
+def moment(epoch: str | float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(float(epoch), datetime.timezone.utc)
 
 
 def hand_over(row: Sequence[Any]) -> HandOver:
     """Of ASK's row, or ASKED's."""
-    asked_at, asked_by, principal, reason, answer_by, answer_in, *rest = row
-    refusal, owner, token = rest or ("", "", None)
-    return HandOver(moment(asked_at), asked_by, principal, reason, moment(answer_by), float(answer_in), refusal, owner, token and int(token))
+    _, asked_us, asked_by, principal, reason, answer_by_us, answer_in_us, refusal, owner, token = row
+    at, answer_by, answer_in = (int(each) / 1e6 for each in (asked_us, answer_by_us, answer_in_us))
+    return HandOver(moment(at), asked_by, principal, reason, moment(answer_by), answer_in, refusal, owner, int(token) or None)
 
 
 def granted(row: Sequence[str | None], sent: float) -> Grant:
@@ -281,23 +277,22 @@ class SqlTransport:
         return await self._beat(self.renewal, refs, until)
 
     async def _beat(self, session: Session, refs: Sequence[Ref], until: float) -> list[Answer]:
-        rows = await session.query(HEARTBEAT, (array([each.namespace for each in refs]), array([each.key for each in refs]),
-                                               array([each.lease_key for each in refs])), until)
-        listening = [ref.lease_key for ref in refs if ref.is_listening]
-        asked = await self._requests(session, listening, until) if listening else {}
-        return [Answer("lost", reason) if reason else Answer("ok", "", float(left), float(given) < ref.duration, asked.get(ref.lease_key))
-                for (left, given, reason), ref in zip(rows, refs)]
+        values = tuple(array(column) for column in zip(*((each.namespace, each.key, each.lease_key) for each in refs)))
+        rows = await session.query(HEARTBEAT, values, until)
+        asked = await self._requests(session, values, until) if any(ref.is_listening for ref in refs) else {}
+        return [Answer("lost", reason) if reason else Answer("ok", "", float(left), float(given) < ref.duration, asked.get(n) if ref.is_listening else None)
+                for n, ((left, given, reason), ref) in enumerate(zip(rows, refs), 1)]
 
-    async def _requests(self, session: Session, lease_keys: list[str], until: float) -> dict[str, HandOver]:
+    async def _requests(self, session: Session, values: tuple[str, ...], until: float) -> dict[int, HandOver]:
         """Of renewals that are committed, in half of the time that is left. Without an answer the next renewal reads them."""
         try:
-            rows = await session.query(ASKED, (array(lease_keys),), (clock() + until) / 2)
+            rows = await session.query(ASKED, values, (clock() + until) / 2)
         except LeaseholdError as error:
             if not self.is_deaf:
                 self.is_deaf = True
                 log.warning("requests to hand over are not heard: %s", error)
             return {}
-        return {row[0]: hand_over(row[1:]) for row in rows}
+        return {int(row[0]): hand_over(row) for row in rows}
 
     async def settle(self, ref: Ref, until: float) -> Answer:
         session = await self.session(until)
@@ -327,7 +322,7 @@ class SqlTransport:
         rows = await session.query(RELEASE, tuple(map(array, columns)), until)
         for (reason,), item in zip(rows, items):
             if reason:  # a caller who gave up in the middle of a statement may have left its place
-                await session.query(LEAVE, (item.ref.namespace, item.ref.key, item.ref.lease_key, LOCK_TIMEOUT), until)
+                await session.query(LEAVE, (item.ref.namespace, item.ref.key, item.ref.lease_key), until)
         return [Answer("lost", reason) if reason else Answer("ok", "") for reason, in rows]
 
     async def _release_one(self, session: Session, item: Release, until: float) -> Answer:

@@ -7,7 +7,7 @@ pub(crate) use queue::InTheWay;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{oneshot, watch};
 use tokio_postgres::Row;
@@ -90,18 +90,19 @@ pub(crate) fn held_of(request: &Request, row: &Row) -> Held {
     }
 }
 
-/// Of a row of `asking`.
+/// Of a row of ASK or ASKED.
 fn hand_over_of(row: &Row) -> HandOver {
+    let micros = |at| Duration::from_micros(row.get::<_, i64>(at) as u64);
     HandOver {
-        asked_at: row.get(0),
-        asked_by: row.get(1),
-        principal: row.get(2),
-        reason: row.get(3),
-        answer_by: row.get(4),
-        answer_in: time(row.get(5)),
-        refusal: String::new(),
-        owner: String::new(),
-        token: 0,
+        asked_at: UNIX_EPOCH + micros(1),
+        asked_by: row.get(2),
+        principal: row.get(3),
+        reason: row.get(4),
+        answer_by: UNIX_EPOCH + micros(5),
+        answer_in: micros(6),
+        refusal: row.get(7),
+        owner: row.get(8),
+        token: row.get(9),
     }
 }
 
@@ -295,31 +296,26 @@ impl Sql {
             None => Beat::Renewed { remaining: time(row.get(0)), is_final: row.get::<_, f64>(1) < item.duration.as_secs_f64(), asked: None },
         };
         let mut beats: Vec<_> = items.iter().zip(&rows).map(beat).collect();
-        self.hear_requests(session, items, &mut beats, left() / 2).await;
+        if items.iter().any(|item| item.listens) {
+            let asked = session.rows(&items[0].scope, left() / 2, ASKED, &values).await;
+            self.hear_requests(items, &mut beats, asked);
+        }
         Ok(beats)
     }
 
     /// After renewals, which are committed. Without an answer the next renewal reads them.
-    async fn hear_requests(&self, session: &Session, items: &[Renewal], beats: &mut [Beat], patience: Duration) {
-        let keys: Vec<_> = items.iter().filter(|item| item.listens).map(|item| &*item.scope.lease_key).collect();
-        if keys.is_empty() {
-            return;
-        }
-        let rows = match session.rows(&items[0].scope, patience, ASKED, &[(&keys, Type::TEXT_ARRAY)]).await {
-            Ok(rows) => rows,
-            Err(error) => {
-                if !self.is_known_deaf.swap(true, Ordering::Relaxed) {
-                    (self.log)(&format!("requests to hand over are not heard: {error}"));
+    fn hear_requests(&self, items: &[Renewal], beats: &mut [Beat], asked: Result<Vec<Row>, Error>) {
+        match asked {
+            Ok(rows) => rows.iter().for_each(|row| {
+                let n = row.get::<_, i32>(0) as usize - 1;
+                if let (true, Beat::Renewed { asked, .. }) = (items[n].listens, &mut beats[n]) {
+                    *asked = Some(hand_over_of(row));
                 }
-                return;
+            }),
+            Err(error) if !self.is_known_deaf.swap(true, Ordering::Relaxed) => {
+                (self.log)(&format!("requests to hand over are not heard: {error}"));
             }
-        };
-        for (item, beat) in items.iter().zip(beats) {
-            let scope = &item.scope;
-            let is_its = |row: &&Row| [6, 7, 8].map(|at| row.get::<_, &str>(at)) == [&*scope.namespace, &*scope.key, &*scope.lease_key];
-            if let Beat::Renewed { asked, .. } = beat {
-                *asked = rows.iter().find(is_its).map(hand_over_of);
-            }
+            Err(_) => {}
         }
     }
 
@@ -388,7 +384,7 @@ impl Sql {
     async fn ask(&self, session: &Session, scope: &Ref, reason: &str) -> Result<Vec<HandOver>, Error> {
         let [namespace, key, lease_key] = place(scope);
         let rows = session.rows(scope, self.patience, ASK, &[namespace, key, lease_key, text(&reason)]).await?;
-        Ok(rows.iter().map(|row| HandOver { refusal: row.get(6), owner: row.get(7), token: row.get(8), ..hand_over_of(row) }).collect())
+        Ok(rows.iter().map(hand_over_of).collect())
     }
 
     /// The asker is the database's role.

@@ -3,32 +3,26 @@
 /// What is read of a lease.
 macro_rules! granting {
     ($($rest:literal)*) => {
-        concat!("select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots,
-                        l.deadline < l.heartbeat_at + l.duration " $(, $rest)*)
+        concat!("select g.token, g.left_s, g.units, g.slots, g.is_final " $(, $rest)*)
     };
 }
 
 pub const ACQUIRE: &str = granting!(
-    "from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
-                            labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer,
-                            priority => $10::integer) l"
+    "from leasehold.acquire_one($1::text, $2::text, $3::float8, $4::text, $5::text::uuid, $6::text::jsonb, $7::float8, $8::text, $9::integer, $10::integer) g"
 );
 pub const ACQUIRE_ALL: &str = granting!(
     "from leasehold.acquire_all($1::text[], $2::text[], make_interval(secs => $3::float8), $4::text, $5::text::uuid, $6::text::jsonb,
-                                $7::text[], $8::integer[]) l"
+                                $7::text[], $8::integer[]) l, leasehold.granted(l) g"
 );
 pub const CLAIM: &str = granting!(
-    ", l.key, c.at, c.attempt
-      from leasehold.claim_tick($1::text, $2::text, make_interval(secs => $3::float8), $4::text::uuid, $5::text::jsonb) c
-     cross join lateral (select (c.lease).*) l"
+    ", (c.lease).key, c.at, c.attempt
+      from leasehold.claim_tick($1::text, $2::text, make_interval(secs => $3::float8), $4::text::uuid, $5::text::jsonb) c, leasehold.granted(c.lease) g"
 );
-pub const DOWNGRADE: &str = granting!("from leasehold.downgrade_soon($1::text, $2::text, $3::text::uuid, $4::integer) l");
+pub const DOWNGRADE: &str = granting!("from leasehold.downgrade_soon($1::text, $2::text, $3::text::uuid, $4::integer) l, leasehold.granted(l) g");
 pub const JOIN_QUEUE: &str = "
     select channel
       from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer, priority => $7::integer)";
-pub const LEAVE_QUEUE: &str = "
-    select leasehold.leave_queue(i.namespace, i.key, i.lease_key)
-      from unnest($1::text[], $2::text[], $3::text[]::uuid[]) i (namespace, key, lease_key)";
+pub const LEAVE_QUEUE: &str = "select leasehold.leave_each($1::text[], $2::text[], $3::text[]::uuid[])";
 /// Of the first that is in the way.
 pub const CONTENTION: &str = "
     select state, coalesce(holder, ''), waiters, advice, holders, units_free, coalesce(is_alive, false), coalesce(silent_s, 0), coalesce(held_s, 0), n,
@@ -40,18 +34,8 @@ pub const END_REASON: &str = "select coalesce(leasehold.end_reason($1::text, $2:
 pub const RELEASE: &str = "
     select reason
       from leasehold.release_each($1::text[], $2::text[], $3::text[]::uuid[], $4::boolean[], $5::text[], $6::text::interval) reason";
-/// What is read of a request to hand over.
-macro_rules! asking {
-    ($($rest:literal)*) => {
-        concat!("select asked_at, coalesce(asked_by, ''), coalesce(principal, ''), reason, answer_by,
-                        extract(epoch from greatest(answer_by - clock_timestamp(), interval '0'))::float8 " $(, $rest)*)
-    };
-}
-pub const ASK: &str = asking!(
-    ", coalesce(refusal, ''), coalesce(owner, ''), coalesce(token, 0)
-       from leasehold.ask_hand_over($1::text, $2::text, nullif($3::text, '')::uuid, $4::text)"
-);
-pub const ASKED: &str = asking!(", namespace, key, lease_key::text from leasehold.asked($1::text[]::uuid[])");
+pub const ASK: &str = "select * from leasehold.ask_each($1::text, $2::text, nullif($3::text, '')::uuid, $4::text)";
+pub const ASKED: &str = "select * from leasehold.asked_each($1::text[], $2::text[], $3::text[]::uuid[])";
 pub const EXPLAIN: &str = "
     select state, advice, coalesce(liveness, ''), coalesce(holder, ''), coalesce(principal, ''), coalesce(token, 0), coalesce(units, 0), holders,
            waiters, coalesce(first_waiter, ''), since, coalesce(heartbeats, 0), last_heartbeat_at, expires_at, rests_until, policy::text

@@ -59,7 +59,7 @@ module.exports = {
     const client = site.client(proxy.target, { patienceMs: 5000, strategy: leasehold.failFast });
     const first = await site.acquire(client);
     await first.release(); // connects
-    const { letGo, hasAnswered } = proxy.hold(/from leasehold\.acquire\(/);
+    const { letGo, hasAnswered } = proxy.hold(/from leasehold\.acquire_one\(/);
     await assert.rejects(site.acquire(client, { durationMs: LONG_MS }), leasehold.UnavailableError);
     await wait('the answer to its release', () => hasAnswered('release_each'));
     letGo();

@@ -106,7 +106,7 @@ class Site {
   /** Does somebody wait, idle, for what LISTEN brings? */
   async isListening() {
     return (await this.psql('select count(*) from pg_stat_activity where '
-      + `application_name = '${this.config.application_name}' and state = 'idle' and query like '%leasehold.acquire(%'`)) !== '0';
+      + `application_name = '${this.config.application_name}' and state = 'idle' and query like '%leasehold.acquire_one(%'`)) !== '0';
   }
 
   async pg(config = this.config) {

@@ -54,7 +54,7 @@ def late_statement_is_given_back(place):
     first = client.lease(NAMESPACE, key).acquire()
     token = first.token
     first.release()
-    releases, proxy.hold = proxy.releases, b"from leasehold.acquire("
+    releases, proxy.hold = proxy.releases, b"from leasehold.acquire_one("
     client.give_up(client.lease(NAMESPACE, key, duration=LONG), lambda: proxy.held)
     wait_until(lambda: proxy.releases > releases, 60, "the answer to the release of what is not granted yet")
     proxy.let_go()

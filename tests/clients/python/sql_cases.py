@@ -36,7 +36,7 @@ def wait_hears_notify(place):
     waiting = in_background(lambda: client.lease(NAMESPACE, key, wait=900).acquire())
     wait_until(lambda: place.waiting(key) == 1)
     wait_until(lambda: place.psql("select count(*) from pg_stat_activity where application_name = 'leasehold' "
-                                  "and state = 'idle' and query like '%leasehold.acquire(%'") != "0")
+                                  "and state = 'idle' and query like '%leasehold.acquire_one(%'") != "0")
     first.release()
     assert waiting().release()
 

@@ -5,9 +5,10 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Timestamp;
 import java.time.Duration;
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
@@ -30,17 +31,11 @@ final class Database implements Transport {
     private static final long POOLED_LOOK = 1_000_000_000; // of a waiter for a tick, who hears no notification
     private static final long BUSY_LOOK = 250_000_000; // at a tick that is due while no more may run
     private static final long SLICE = 100_000_000; // how soon a waiter sees that its caller has given up
-    private static final String GRANT = "select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots, "
-            + "l.deadline < l.heartbeat_at + l.duration ";
-    static final String ACQUIRE = GRANT + """
-              from leasehold.acquire(?, ?, make_interval(secs => ?), owner => ?::text, lease_key => ?::uuid, labels => ?::jsonb,
-                                     at_least => make_interval(secs => ?::float8), mode => ?, units => ?, priority => ?) l""";
+    private static final String GRANT = "select g.token, g.left_s, g.units, g.slots, g.is_final ";
+    static final String ACQUIRE = GRANT + "from leasehold.acquire_one(?, ?, ?, ?::text, ?::uuid, ?::jsonb, ?::float8, ?, ?, ?) g";
     private static final String CLAIM = GRANT + """
-            , c.at, c.attempt, l.key
-              from leasehold.claim_tick(?, owner => ?::text, duration => make_interval(secs => ?), lease_key => ?::uuid, labels => ?::jsonb) c
-             cross join lateral (select (c.lease).*) l""";
-    private static final String REQUEST = "asked_at, coalesce(asked_by, ''), coalesce(principal, ''), reason, answer_by, "
-            + "extract(epoch from greatest(answer_by - clock_timestamp(), interval '0'))::float8";
+            , c.at, c.attempt, (c.lease).key
+              from leasehold.claim_tick(?, ?::text, make_interval(secs => ?), ?::uuid, ?::jsonb) c, leasehold.granted(c.lease) g""";
     static final String CONTENTION = """
             select state, holder, waiters, advice, holders, units_free, is_alive, silent_s, held_s, n, holders_now
               from leasehold.contention(?::text[], ?::text[], ?::text[])""";
@@ -129,7 +124,8 @@ final class Database implements Transport {
         try {
             long sent = Clock.now();
             List<Grant> grants = session.query(patience, "", "", GRANT + """
-                      from leasehold.acquire_all(?::text[], ?::text[], make_interval(secs => ?), ?::text, ?::uuid, ?::jsonb, ?::text[], ?::integer[]) l""",
+                      from leasehold.acquire_all(?::text[], ?::text[], make_interval(secs => ?), ?::text, ?::uuid, ?::jsonb, ?::text[], ?::integer[]) a,
+                           leasehold.granted(a) g""",
                     rows -> {
                         List<Grant> all = new ArrayList<>();
                         while (rows.next()) {
@@ -190,8 +186,8 @@ final class Database implements Transport {
         Session session = get();
         try {
             long sent = Clock.now();
-            return session.query(patience, ref.namespace(), ref.key(), GRANT + "from leasehold.downgrade_soon(?, ?, ?::uuid, ?) l",
-                    rows -> rows.next() ? grant(rows, sent) : null, ref.namespace(), ref.key(), ref.leaseKey(), units);
+            return session.query(patience, ref.namespace(), ref.key(), GRANT
+                    + "from leasehold.downgrade_soon(?, ?, ?::uuid, ?) a, leasehold.granted(a) g", rows -> rows.next() ? grant(rows, sent) : null, ref.namespace(), ref.key(), ref.leaseKey(), units);
         } finally {
             put(session);
         }
@@ -377,10 +373,7 @@ final class Database implements Transport {
 
     private void leave(Session session, List<Ref> refs) {
         Ref first = refs.get(0);
-        session.query(patience, first.namespace(), first.key(), """
-                select leasehold.leave_queue(i.namespace, i.key, i.lease_key)
-                  from unnest(?::text[], ?::text[], ?::uuid[]) as i (namespace, key, lease_key)""", rows -> null,
-                texts(refs, Ref::namespace), texts(refs, Ref::key), texts(refs, Ref::leaseKey));
+        session.query(patience, first.namespace(), first.key(), "select leasehold.leave_each(?::text[], ?::text[], ?::uuid[])", rows -> null, columns(refs));
     }
 
     /** A place that cannot be left is free soon: it is not asked for again. */
@@ -472,25 +465,25 @@ final class Database implements Transport {
                         beats.add(reason != null ? Beat.lost(reason(reason)) : new Beat(nanos(rows.getDouble(1)), nanos(rows.getDouble(2)), null, null, null));
                     }
                     return null;
-                }, texts(refs, Ref::namespace), texts(refs, Ref::key), texts(refs, Ref::leaseKey));
+                }, columns(refs));
         return withRequests(refs, beats, (sent + limit - Clock.now()) / 2);
     }
 
     /** With the requests to the holders that listen, read in half of the time that is left. Without an answer the next renewal reads them. */
     private List<Beat> withRequests(List<Ref> refs, List<Beat> beats, long limit) {
-        List<Ref> listening = refs.stream().filter(Ref::listens).toList();
-        if (listening.isEmpty() || limit <= 0) {
+        if (limit <= 0 || refs.stream().noneMatch(Ref::listens)) {
             return beats;
         }
-        Map<List<String>, HandOver> asked = new HashMap<>();
+        List<Beat> all = new ArrayList<>(beats);
         try {
-            renewal.query(limit, refs.get(0).namespace(), refs.get(0).key(), "select " + REQUEST
-                    + ", '', '', 0, namespace, key, lease_key::text from leasehold.asked(?::uuid[])", rows -> {
-                        while (rows.next()) {
-                            asked.put(List.of(rows.getString(10), rows.getString(11), rows.getString(12)), handOver(rows));
-                        }
-                        return null;
-                    }, (Object) texts(listening, Ref::leaseKey));
+            renewal.query(limit, refs.get(0).namespace(), refs.get(0).key(), "select * from leasehold.asked_each(?::text[], ?::text[], ?::uuid[])", rows -> {
+                while (rows.next()) {
+                    int i = rows.getInt(1) - 1;
+                    Beat beat = beats.get(i);
+                    all.set(i, new Beat(beat.remaining(), beat.given(), beat.lost(), beat.trouble(), refs.get(i).listens() ? handOver(rows) : null));
+                }
+                return null;
+            }, columns(refs));
         } catch (LeaseException e) {
             if (!isDeaf) {
                 isDeaf = true;
@@ -498,30 +491,27 @@ final class Database implements Transport {
             }
             return beats;
         }
-        List<Beat> all = new ArrayList<>();
-        for (int i = 0; i < refs.size(); i++) {
-            Ref ref = refs.get(i);
-            Beat beat = beats.get(i);
-            all.add(new Beat(beat.remaining(), beat.given(), beat.lost(), beat.trouble(), asked.get(List.of(ref.namespace(), ref.key(), ref.leaseKey()))));
-        }
         return all;
     }
 
+    private static Instant at(long micros) {
+        return Instant.EPOCH.plus(micros, ChronoUnit.MICROS);
+    }
+
     private static HandOver handOver(ResultSet rows) throws SQLException {
-        return new HandOver(rows.getTimestamp(1).toInstant(), rows.getString(2), rows.getString(3), rows.getString(4), rows.getTimestamp(5).toInstant(),
-                Duration.ofNanos(nanos(rows.getDouble(6))), rows.getString(7), rows.getString(8), rows.getLong(9));
+        return new HandOver(at(rows.getLong(2)), rows.getString(3), rows.getString(4), rows.getString(5), at(rows.getLong(6)),
+                Duration.of(rows.getLong(7), ChronoUnit.MICROS), rows.getString(8), rows.getString(9), rows.getLong(10));
     }
 
     /** As the waiter with this lease key or, without one, as an administrator. */
     private List<HandOver> ask(Session session, Ref ref, String reason) {
-        return session.query(patience, ref.namespace(), ref.key(), "select " + REQUEST
-                + ", coalesce(refusal, ''), coalesce(owner, ''), token from leasehold.ask_hand_over(?, ?, nullif(?, '')::uuid, ?)", rows -> {
-                    List<HandOver> found = new ArrayList<>();
-                    while (rows.next()) {
-                        found.add(handOver(rows));
-                    }
-                    return found;
-                }, ref.namespace(), ref.key(), ref.leaseKey(), reason);
+        return session.query(patience, ref.namespace(), ref.key(), "select * from leasehold.ask_each(?, ?, nullif(?, '')::uuid, ?)", rows -> {
+            List<HandOver> found = new ArrayList<>();
+            while (rows.next()) {
+                found.add(handOver(rows));
+            }
+            return found;
+        }, ref.namespace(), ref.key(), ref.leaseKey(), reason);
     }
 
     /** Asks whom a waiter waits behind, once: `asked` says whom it has asked, and so does the answer. */
@@ -600,6 +590,11 @@ final class Database implements Transport {
             return endings.stream().map(each -> endings.size() > 1 && session.isUsable() ? release(session, List.of(each), "50ms").get(0)
                     : new Answer(null, e)).toList();
         }
+    }
+
+    /** What the functions for several leases take. */
+    private static Object[] columns(List<Ref> refs) {
+        return new Object[] {texts(refs, Ref::namespace), texts(refs, Ref::key), texts(refs, Ref::leaseKey)};
     }
 
     private static <T> String[] texts(List<T> rows, Function<T, String> column) {

@@ -74,7 +74,7 @@ class SqlCasesTest extends DirectCases {
         int said = pipe.said();
         pipe.holdUp(true);
         var acquire = new Site.Later<>(() -> site.lease(client).duration(seconds(300)).acquire());
-        await("a statement that is held up", () -> pipe.saidSince(said).contains("leasehold.acquire("));
+        await("a statement that is held up", () -> pipe.saidSince(said).contains("leasehold.acquire_one("));
         acquire.thread.interrupt();
         assertInstanceOf(InterruptedException.class, acquire.trouble());
         // A second one comes when the first is answered.
