@@ -222,8 +222,7 @@ struct lh_queue {
     struct lh_scope *spare_scopes;
     size_t spare_count;
     uint64_t next_seq;
-    int64_t last_look_us; /* the latest time at which a waiter is to look for its place */
-    size_t waiting;       /* acquires that wait */
+    size_t waiting; /* acquires that wait */
     /* Waiters without a request of their own: it has gone and they leave, or it is at another place. */
     size_t orphans;
 };

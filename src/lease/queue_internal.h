@@ -54,6 +54,8 @@ struct lh_scope {
     int32_t overdue_us;    /* backoff while an expired lease is not taken over */
     int64_t grace_us;
     int64_t asks_below; /* its waiters with lower tickets are asked for again; 0: none */
+    int64_t look_us;    /* time to ask sleeping waiters for their places; 0: not set */
+    int64_t looked;     /* highest ticket that was asked for in this round */
     int64_t ahead_us;   /* a wake-up is passed on not before this, while our first waiter cannot be asked for */
     /* As the last answer said; LH_UNITS_UNBOUNDED before the first too. */
     int32_t units_free;
@@ -119,6 +121,13 @@ void lh_scope_wake_named(struct lh_coordinator *c, const char *ns, const char *k
 void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_t freed);
 void lh_scope_ask_all(struct lh_coordinator *c, struct lh_scope *scope);
 void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope);
+
+/* --- queue/looking.c: whether those that sleep have their places --- */
+
+/* Returns when they are asked for, or LH_NEVER. */
+int64_t lh_looking_us(struct lh_coordinator *c, struct lh_scope *scope);
+/* Asks for the next part of them if it is time. */
+void lh_looking_on_timer(struct lh_coordinator *c, struct lh_scope *scope);
 
 /* --- queue/pass_on.c: wake-ups that are for the waiters of others --- */
 
@@ -241,6 +250,8 @@ bool lh_waiter_is_in_flight(const struct lh_waiter *waiter);   /* any of its pla
 bool lh_waiter_lets_pass(const struct lh_waiter *waiter);
 void lh_waiter_set_ticket(struct lh_waiter *waiter, int64_t ticket);
 void lh_waiter_set_priority(struct lh_waiter *waiter, const struct lh_acquire *request);
+/* Returns the link of the first that sleeps with this ticket or a later one, or &scope->queue. */
+struct lh_link *lh_waiter_queued_from(struct lh_scope *scope, int64_t ticket);
 uint64_t lh_waiter_client(const struct lh_waiter *waiter); /* client of its first request; 0 without a request */
 
 /* Moves the waiter to the state and into its list. No other function changes the state. */

@@ -427,7 +427,7 @@ END_TEST
 
 START_TEST(a_waiting_acquire_is_small)
 {
-    ck_assert_uint_le(sizeof(struct lh_waiter) + sizeof(struct lh_scope) + 96, 640);
+    ck_assert_uint_le(sizeof(struct lh_waiter) + sizeof(struct lh_scope) + 96, 656);
 }
 END_TEST
 

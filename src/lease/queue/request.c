@@ -8,23 +8,6 @@
 #include "lease/hooks_internal.h"
 #include "lease/queue/together.h"
 
-#define LOOK_FIRST_US (14500 * LH_US_PER_MS)
-#define LOOK_LAST_US (19500 * LH_US_PER_MS)
-#define LOOK_APART_US 50
-
-/* Who came together does not look together. All look in the order in which they came, and come back to the queue in it. */
-static int64_t next_look_us(struct lh_coordinator *c)
-{
-    int64_t at_us = c->queue.last_look_us + LOOK_APART_US;
-
-    if (at_us < lh_time_add(c->now_us, LOOK_FIRST_US))
-        at_us = lh_time_add(c->now_us, LOOK_FIRST_US);
-    if (at_us > lh_time_add(c->now_us, LOOK_LAST_US))
-        at_us = lh_time_add(c->now_us, LOOK_LAST_US);
-    c->queue.last_look_us = at_us;
-    return at_us;
-}
-
 static void begin(struct lh_coordinator *c, struct lh_acquire *request)
 {
     request->own = (__typeof__(request->own)){0};
@@ -36,8 +19,7 @@ static void begin(struct lh_coordinator *c, struct lh_acquire *request)
         request->own.verdict = LH_LEASE_HELD;
     if (request->wait == LH_WAIT_TIME)
         request->own.wait_until_us = lh_time_add(c->now_us, request->wait_us);
-    request->own.block_until_us =
-        request->own.looks_again ? next_look_us(c) : lh_time_add(c->now_us, c->options.max_block_us);
+    request->own.block_until_us = request->own.looks_again ? LH_NEVER : lh_time_add(c->now_us, c->options.max_block_us);
 }
 
 /* Are all its requests of the kind that came while it was leaving? */
@@ -239,31 +221,12 @@ static enum lh_status overdue_status(const struct lh_coordinator *c, const struc
     }
 }
 
-/*
- * Its place may be gone: another request with its lease key, which the network delivered late to another daemon, took the
- * place over and left with it. A request that max_block bounds comes again by itself.
- */
-static void look_again(struct lh_coordinator *c, struct lh_acquire *request)
-{
-    struct lh_waiter *waiter = request->own.waiter;
-
-    request->own.block_until_us = next_look_us(c);
-    lh_request_arm(c, request);
-    if (waiter->state == LH_WAITER_QUEUED)
-        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "it has waited for long: has it its place?");
-    lh_scope_schedule_or_free(c, waiter->scope);
-}
-
 void lh_request_on_timer(struct lh_coordinator *c, struct lh_acquire *request)
 {
     struct lh_waiter *waiter = request->own.waiter;
     struct lh_scope *scope = waiter->scope;
     bool is_first = request->own.verdict == LH_OK;
 
-    if (is_first && request->own.looks_again && request->own.block_until_us < request->own.wait_until_us) {
-        look_again(c, request);
-        return;
-    }
     if (is_first) {
         bool is_wait = request->own.wait_until_us <= request->own.block_until_us;
         request->own.verdict = is_wait ? LH_WAIT_TIMEOUT : LH_BLOCKING_TIMEOUT;

@@ -196,9 +196,10 @@ static void schedule(struct lh_coordinator *c, struct lh_scope *scope)
     int best_hooked = -1;
     int64_t best_us = LH_NEVER;
     int64_t best_hooked_us = LH_NEVER;
-    int64_t at_us = wake_us(scope);
+    int64_t at_us = wake_us(scope), look_us = lh_looking_us(c, scope);
     int64_t rides_in_us;
 
+    at_us = look_us < at_us ? look_us : at_us;
     for (int i = 0; i < LH_SCOPE_KINDS; i++) {
         enum lh_kind kind = (enum lh_kind)i;
         int64_t since_us = c->operations[kind]->oldest_us(scope, kind);
@@ -514,6 +515,7 @@ void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope)
         scope->suspect_us = LH_NEVER;
         lh_scope_ask_first(c, scope, 0);
     }
+    lh_looking_on_timer(c, scope);
     for (int i = 0; i < LH_SCOPE_KINDS; i++) {
         enum lh_kind kind = (enum lh_kind)i;
         if (is_stuck(c, scope, kind))

@@ -175,20 +175,25 @@ static int64_t ticket_of(const struct lh_link *link)
     return LH_CONTAINER(const struct lh_waiter, link, link)->ticket;
 }
 
-/* Mostly the place is at an end, or near this link. */
-static void insert_by_ticket(struct lh_link *list, struct lh_link *near, struct lh_waiter *waiter)
+/* Returns the first link with this ticket or a later one; or the list. Mostly that is at an end, or near this link. */
+static struct lh_link *place_of(struct lh_link *list, struct lh_link *near, int64_t ticket)
 {
     struct lh_link *place = near;
 
-    if (lh_list_is_empty(list) || ticket_of(list->prev) < waiter->ticket)
-        place = list;
-    else if (ticket_of(list->next) > waiter->ticket)
-        place = list->next;
-    while (place->prev != list && ticket_of(place->prev) > waiter->ticket)
+    if (lh_list_is_empty(list) || ticket_of(list->prev) < ticket)
+        return list;
+    if (ticket_of(list->next) >= ticket)
+        return list->next;
+    while (place->prev != list && ticket_of(place->prev) >= ticket)
         place = place->prev;
-    while (place != list && ticket_of(place) < waiter->ticket)
+    while (place == list || ticket_of(place) < ticket)
         place = place->next;
-    lh_list_insert_before(place, &waiter->link);
+    return place;
+}
+
+struct lh_link *lh_waiter_queued_from(struct lh_scope *scope, int64_t ticket)
+{
+    return place_of(&scope->queue, scope->back, ticket);
 }
 
 static void insert_by_seq(struct lh_link *list, struct lh_waiter *waiter)
@@ -209,12 +214,12 @@ static void join_list(struct lh_waiter *waiter)
     switch (waiter->state) {
     case LH_WAITER_LINED:
         if (waiter->ticket > 0)
-            insert_by_ticket(&scope->again, &scope->again, waiter);
+            lh_list_insert_before(place_of(&scope->again, &scope->again, waiter->ticket), &waiter->link);
         else
             insert_by_seq(&scope->line, waiter);
         break;
     case LH_WAITER_QUEUED:
-        insert_by_ticket(&scope->queue, scope->back, waiter);
+        lh_list_insert_before(lh_waiter_queued_from(scope, waiter->ticket), &waiter->link);
         scope->back = waiter->link.next;
         break;
     case LH_WAITER_LEAVING:
