@@ -348,7 +348,12 @@ begin
            priority = coalesce(abs(w.priority), 0)
       from unnest(v_work) w
      where w.outcome = 'queued' and w.own_ticket is not null
-       and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
+       and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key)
+       -- Who only asks whether it has its place writes nothing. Its end moves by what the request took to come here.
+       and ((q.coordinator, q.away_until, q.owner, q.principal, q.duration, q.units, q.priority)
+              is distinct from (p_coordinator, null, w.owner, p_principals[w.n], w.duration, w.units, coalesce(abs(w.priority), 0))
+            or (q.wait_until is null) <> (w.wait is null)
+            or q.wait_until <= v_now or abs(extract(epoch from q.wait_until - v_now - w.wait)) > 0.1);
     insert into leasehold.waiter (
       namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner, principal, units, items, priority)
     -- One who comes with a ticket draws another all the same: room_for_waiters() relies on it.

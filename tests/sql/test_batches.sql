@@ -135,6 +135,11 @@ select pg_temp.ask(:'c1', 'again', 31), pg_temp.ask_for(:'c1', 'again', 32, '2 s
 update leasehold.waiter set wait_until = clock_timestamp() - interval '1 s' where lease_key = t.key(32);
 select is(pg_temp.ask_for(:'c1', 'again', 32, '1 min'), 'queued', 'it comes again, for longer');
 select t.is_near((select wait_until from leasehold.waiter where lease_key = t.key(32)), clock_timestamp() + interval '1 min', 'and waits for longer', '3 s');
+create temp table versions as select lease_key, ctid as at from leasehold.waiter where key = 'again';
+select pg_temp.ask_for(:'c1', 'again', 33, (select wait_until - clock_timestamp() from leasehold.waiter where lease_key = t.key(33)));
+select is((select v.at from versions v where v.lease_key = t.key(33)), (select w.ctid from leasehold.waiter w where w.lease_key = t.key(33)), 'who only looks whether it has its place writes nothing');
+select pg_temp.ask_for(:'c1', 'again', 33, '2 min');
+select t.is_near((select wait_until from leasehold.waiter where lease_key = t.key(33)), clock_timestamp() + interval '2 min', 'who waits for longer does', '3 s');
 select length(pg_temp.release(:'c1', 'again', 31));
 select is(pg_temp.ask_for(:'c1', 'again', 32, '1 min') || ' ' || pg_temp.ask_for(:'c1', 'again', 33, '1 min'), 'queued granted', 'at a new place, behind who has waited');
 select length(pg_temp.release(:'c1', 'again', 33));
