@@ -130,13 +130,17 @@ static void enter(struct lh_lease *lease)
 {
     struct leases *leases = &lease->client->leases;
     struct lh_declared *declared = lease->declared;
+    struct lh_link *place = &declared->held; /* by the last try, the longest ago first */
 
     lh_lease_ref(lease);
     lease->is_counted = true;
     lh_table_insert(&leases->by_key, &lease->entry, hash_of(lease->scope_key, &lease->key));
     if (lh_list_is_empty(&declared->held))
         lh_list_append(&leases->declarations, &declared->in_leases);
-    lh_list_append(&declared->held, &lease->held);
+    while (place->prev != &declared->held &&
+           LH_CONTAINER(struct lh_lease, held, place->prev)->tried_us > lease->tried_us)
+        place = place->prev;
+    lh_list_insert_before(place, &lease->held);
     atomic_fetch_add(&lease->client->counts.leases, 1);
 }
 
@@ -150,6 +154,9 @@ void lh_lease_begin(struct lh_lease *lease, struct lease_grant *grant, int64_t s
     deadline_us = lh_plus_us(sent_us, remaining_us);
     atomic_store(&lease->grant, grant);
     lease->sent_us = lease->tried_us = sent_us;
+    /* A grant that was told late is renewed at a third of the duration all the same. */
+    if (!is_final && remaining_us < lease->declared->options.duration_us)
+        lease->tried_us -= lease->declared->options.duration_us - remaining_us;
     lease->granted_us = lh_clock_us();
     lease->longest_us = LH_FOREVER;
     if (lease->declared->options.longest_hold_us > 0)

@@ -105,6 +105,21 @@ START_TEST(renewals_go_over_one_stream_in_one_batch)
 }
 END_TEST
 
+START_TEST(a_grant_that_was_told_late_is_renewed_at_once)
+{
+    struct lh_lease *first, *late;
+
+    client_declare(600 * LH_US_PER_S, 0);
+    fake.remaining_us = 600 * LH_US_PER_S;
+    first = held("a");
+    fake.remaining_us = 100 * LH_US_PER_S;
+    late = held("b");
+    WAIT_FOR(fake.calls[FAKE_KEEP_ALIVE] >= 1);
+    lh_lease_destroy(first);
+    lh_lease_destroy(late);
+}
+END_TEST
+
 START_TEST(without_a_stream_renewals_go_by_calls)
 {
     struct lh_lease *lease;
@@ -569,6 +584,7 @@ TCase *tcase_client_leases(void)
     tcase_add_loop_test(tcase, whoever_looks_after_the_deadline_finds_it_lost_first, 0, 2);
     tcase_add_test(tcase, a_final_deadline_tells_that_the_policy_ends_the_lease);
     tcase_add_test(tcase, renewals_go_over_one_stream_in_one_batch);
+    tcase_add_test(tcase, a_grant_that_was_told_late_is_renewed_at_once);
     tcase_add_test(tcase, without_a_stream_renewals_go_by_calls);
     tcase_add_test(tcase, a_stream_that_does_not_answer_costs_nothing);
     tcase_add_test(tcase, what_a_broken_stream_owes_goes_by_a_call_in_the_same_round);
