@@ -1,7 +1,8 @@
 -- Callers that no longer wait: `p_away` false gives the place up for good, true keeps it for 10 s, passed over. Only this
 -- coordinator's own places and grants are touched: the caller may have come back by another one, and a lease that two have granted and
 -- renewed may be held by a caller of the other, so that it ends by its holder or its expiry. So does one that was granted before
--- `p_unheard_since`: an earlier request with that lease key may have it. A lease that was granted in
+-- `p_unheard_since`: an earlier request with that lease key may have it. Where that lies ahead the clock has stepped back, and the coordinator does
+-- not know it yet: busy. A lease that was granted in
 -- the same instant is ended again (released), or with `p_away` returned: outcome granted, with its lease. Else ok, with the
 -- holder's lease and how many live waiters were ahead, or busy. Ending it runs the hooks of release_fail; where they veto, it stays
 -- and ends by its expiry (ok). Where this call runs no hooks: hooked, with their time limit as duration_us, and nothing changed.
@@ -61,16 +62,18 @@ begin
               where (w.scope).lease_key = w.lease_key and (w.scope).granted_by = p_coordinator) then
     v_work := array(
       select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, null, null, null, w.scope,
-                 case when not o.is_own then w.hold when w.is_away then 'granted' when e.is_mine then 'end' else 'busy' end,
+                 case when o.is_told_before and p_unheard_since[w.n] > v_now then 'busy'
+                      when o.is_told_before or not o.is_granted then w.hold when w.is_away then 'granted' when e.is_mine then 'end' else 'busy' end,
                  null, null, null, null, null)::leasehold.item_work
         from (select u.* from unnest(v_work) u order by u.namespace, u.key, u.n) w
        cross join lateral (
-         select coalesce((w.scope).lease_key = w.lease_key and (w.scope).granted_by = p_coordinator and not (w.scope).lapsed, false)
-                and coalesce((w.scope).acquired_at >= p_unheard_since[w.n], true) as is_own) o
+         select g.is_granted, g.is_granted and coalesce((w.scope).acquired_at < p_unheard_since[w.n], false) as is_told_before
+           from (select coalesce((w.scope).lease_key = w.lease_key and (w.scope).granted_by = p_coordinator and not (w.scope).lapsed, false)
+                        as is_granted) g) o
         left join lateral (
           select true as is_mine
             from leasehold.scope x
-           where x.namespace = w.namespace and x.key = w.key and o.is_own and not w.is_away
+           where x.namespace = w.namespace and x.key = w.key and o.is_granted and not o.is_told_before and not w.is_away
              for update skip locked) e on true);
     if exists (select from leasehold.registered_hook) then
       v_work := leasehold_internal.hook_leaving(v_work, leasehold_internal.runs_hooks(p_coordinator is null), v_now);

@@ -123,6 +123,8 @@ select is(pg_temp.ask(:'c1', 'repeated', 41), 'granted', 'a lease is granted');
 update leasehold.scope set acquired_at = acquired_at - interval '2 s' where key = 'repeated';
 select is(pg_temp.unheard(41, '1 s'), (select 'ok ' || token from leasehold.scope where key = 'repeated'), 'a request that came a second later was not granted it');
 select is((select state from leasehold.scope where key = 'repeated'), 'held', 'so it is held still');
+select is(pg_temp.unheard(41, '-1 h'), 'busy 0', 'a request that is to come only: the clock has stepped back, and the daemon looks at it anew');
+select is((select state from leasehold.scope where key = 'repeated'), 'held', 'it goes on meanwhile');
 select is(pg_temp.unheard(41, '1 h'), 'ok 0', 'one that came before may have been');
 select is((select state from leasehold.scope where key = 'repeated'), 'free', 'nobody else has it, and it is over');
 

@@ -318,6 +318,9 @@ static void leave(struct fake_node *node, struct fake_scope *scope, struct lh_le
     const struct fake_scope *shown;
     if (own != NULL && (own->granted_by != node->index || own->has_moved))
         own = NULL; /* its caller has asked elsewhere, too */
+    item->is_busy = own != NULL && item->unheard_since_us > world->now_us + world->clock_offset_us;
+    if (item->is_busy)
+        return; /* the clock has stepped back, and the coordinator does not know it yet */
     if (own != NULL && item->kind == LH_LEAVE_GONE &&
         own->acquired_at_us + world->clock_offset_us < item->unheard_since_us)
         own = NULL; /* an earlier request's */

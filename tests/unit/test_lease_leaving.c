@@ -34,6 +34,23 @@ START_TEST(a_cancel_after_a_lost_reply_ends_the_lease)
 }
 END_TEST
 
+START_TEST(a_lease_that_nobody_heard_of_ends_though_the_clock_has_stepped_back)
+{
+    struct fake_node *node = start_node();
+    struct ask a;
+    fake_run(&world, MS(1500));
+    world.clock_offset_us -= MS(60000);
+    ask_for(node, &a, 0, 1, LH_WAIT_TIME, MS(5000));
+    lose_replies(node);
+    lh_coordinator_cancel(node->coordinator, &a.acquire);
+    fake_run(&world, MS(5));
+    ck_assert(world.scopes[0].is_held);
+    raise_lanes(node);
+    fake_run(&world, MS(3000)); /* the coordinator has heard of the clock */
+    ck_assert(!world.scopes[0].is_held);
+}
+END_TEST
+
 /*
  * The request was repeated at another coordinator, or at this one, which told the grant; then the first sending came here,
  * and was cancelled. Its batch renewed the lease and the reply was lost, or it never came to the database, or the grant of
@@ -328,6 +345,7 @@ static void add(TCase *tcase)
 {
     tcase_add_test(tcase, a_grant_that_a_timeout_overtook_is_still_handed_over);
     tcase_add_test(tcase, a_cancel_after_a_lost_reply_ends_the_lease);
+    tcase_add_test(tcase, a_lease_that_nobody_heard_of_ends_though_the_clock_has_stepped_back);
     tcase_add_loop_test(tcase, a_cancel_of_a_late_request_leaves_the_lease_to_its_holder, 0, LATE_KINDS);
     tcase_add_test(tcase, who_comes_back_while_it_leaves_is_asked_for_anew);
     tcase_add_test(tcase, who_comes_back_before_it_left_keeps_its_ticket);
