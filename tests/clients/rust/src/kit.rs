@@ -173,7 +173,10 @@ impl Site {
         }
         let site = self.clone();
         Reaper(tokio::spawn(async move {
-            while site.on != "grpc" {
+            if site.on == "grpc" {
+                return;
+            }
+            loop {
                 site.psql("select count(*) from leasehold.reap()");
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }

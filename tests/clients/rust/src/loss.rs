@@ -179,7 +179,10 @@ pub const CASES: &[crate::Case] = &[
         let mut polls = 0;
         loop {
             // A lease that arrives meanwhile is in the way of the next.
-            let mut work = Box::pin(lease().run(|_| async { Ok::<_, Error>(tokio::task::yield_now().await) }));
+            let mut work = Box::pin(lease().run(|_| async {
+                tokio::task::yield_now().await;
+                Ok::<_, Error>(())
+            }));
             let mut left = polls;
             let ended = std::future::poll_fn(|context| {
                 if left == 0 {

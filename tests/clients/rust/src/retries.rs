@@ -12,9 +12,9 @@ use crate::case;
 use crate::kit::*;
 
 /// A strategy that does this when it was asked so many times, and repeats.
-fn patient(at: usize, mut then: impl FnMut() + Send + 'static) -> (Strategy, Arc<Mutex<Vec<Retry>>>) {
+fn patient(at: usize, then: impl FnMut() + Send + 'static) -> (Strategy, Arc<Mutex<Vec<Retry>>>) {
     let asked = Arc::new(Mutex::new(vec![]));
-    let (its, then) = (asked.clone(), Mutex::new(move || then()));
+    let (its, then) = (asked.clone(), Mutex::new(then));
     let strategy: Strategy = Arc::new(move |retry| {
         let mut asked = its.lock().expect("retries");
         asked.push(retry.clone());
