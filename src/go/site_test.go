@@ -224,7 +224,7 @@ func (p *flaky) actAsHTTP()      { ask(p.s, "proxy/set", object{"id": p.ID, "htt
 func (p *flaky) cut()            { ask(p.s, "proxy/cut", object{"id": p.ID}, nil) }
 func (p *flaky) state() (state struct {
 	Accepted, Requests, Replies, Held int
-	Sent                    int `json:"messages_sent"`
+	Sent                              int `json:"messages_sent"`
 }) {
 	ask(p.s, "proxy/state", object{"id": p.ID}, &state)
 	return state

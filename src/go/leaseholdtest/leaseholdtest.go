@@ -38,11 +38,11 @@ const (
 
 // daemon is that of the program.
 type daemon struct {
-	commands         io.WriteCloser
-	answers          *bufio.Reader
-	server           string
-	directory        string // of PostgreSQL's socket
-	worlds           int
+	commands  io.WriteCloser
+	answers   *bufio.Reader
+	server    string
+	directory string // of PostgreSQL's socket
+	worlds    int
 }
 
 var (
