@@ -50,8 +50,9 @@ class Virtual {
         Set<String> classes = event.getStackTrace().getFrames().stream().map(each -> each.getMethod().getType().getName()).collect(Collectors.toSet());
         if (classes.contains("Virtual$Control")) {
             System.out.println("the recording sees a pinned thread");
-        } else if (Runtime.version().feature() >= 24 && !classes.contains("java.lang.ClassLoader")) {
-            // Before 24 a thread was pinned wherever it waited in a synchronized block. The machine pins one while it loads a class.
+        } else if (Runtime.version().feature() >= 24 && event.getString("pinnedReason").endsWith(" on stack") && !classes.contains("java.lang.ClassLoader")) {
+            // Before 24 a thread was pinned wherever it waited in a synchronized block. Since then by a frame that is not Java's on its stack. The machine
+            // pins one while it loads a class, and without such a frame while it links or initializes one that another thread has begun with.
             System.out.println("pinned " + event);
         }
     }
