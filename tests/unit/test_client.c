@@ -10,6 +10,7 @@ int main(void)
 
     suite_add_tcase(suite, tcase_client_header());
     suite_add_tcase(suite, tcase_client_leases());
+    suite_add_tcase(suite, tcase_client_renewals());
     suite_add_tcase(suite, tcase_client_releases());
     suite_add_tcase(suite, tcase_client_shared());
     suite_add_tcase(suite, tcase_client_all());

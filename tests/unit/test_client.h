@@ -5,6 +5,7 @@
 
 TCase *tcase_client_header(void);
 TCase *tcase_client_leases(void);
+TCase *tcase_client_renewals(void);
 TCase *tcase_client_releases(void);
 TCase *tcase_client_shared(void);
 TCase *tcase_client_all(void);
