@@ -145,6 +145,12 @@ select t.is_near((select wait_until from leasehold.waiter where lease_key = t.ke
 select length(pg_temp.release(:'c1', 'again', 31));
 select is(pg_temp.ask_for(:'c1', 'again', 32, '1 min') || ' ' || pg_temp.ask_for(:'c1', 'again', 33, '1 min'), 'queued granted', 'at a new place, behind who has waited');
 select length(pg_temp.release(:'c1', 'again', 33));
+select pg_temp.ask(:'c1', 'just over', 31), pg_temp.ask_for(:'c1', 'just over', 32, '1 min');
+create temp table place as select ticket from leasehold.waiter where lease_key = t.key(32) and key = 'just over';
+update leasehold.waiter set wait_until = clock_timestamp() - interval '1 ms' where key = 'just over';
+select pg_temp.ask_for(:'c1', 'just over', 32, '20 ms');
+select cmp_ok((select ticket from leasehold.waiter where key = 'just over'), '>', (select ticket from place), 'also where its wait was over for no time, and goes on for nearly none');
+select length(pg_temp.release(:'c1', 'just over', 31));
 select is(pg_temp.ask(:'c1', 'again', 34) || ' ' || pg_temp.ask_for(:'c1', 'again', 32, '1 min'), 'queued granted', 'and is not forgotten');
 
 -- a coordinator that is dead is skipped
