@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "json/row_message.h"
 
 /* --- checks --- */
 
@@ -150,38 +152,106 @@ Google__Protobuf__Duration lh_duration_message(int64_t duration_us)
     return message;
 }
 
-void lh_segments_split(struct lh_segments *segments, const char *ns)
+Leasehold__V1__Namespace *lh_take_namespace(const char *ns, struct lh_arena *arena)
 {
-    char *rest = NULL;
-
-    *segments = (struct lh_segments){.text = lh_strdup(ns)};
-    for (char *segment = strtok_r(segments->text, ".", &rest);
-         segment != NULL && segments->count < LH_NAMESPACE_MAX_SEGMENTS; segment = strtok_r(NULL, ".", &rest))
-        segments->list[segments->count++] = segment;
-    leasehold__v1__namespace__init(&segments->message);
-    segments->message.segments = segments->list;
-    segments->message.n_segments = segments->count;
+    return lh_message_namespace(strcmp(ns, ".") == 0 ? "" : ns, arena);
 }
 
-void lh_segments_finish(struct lh_segments *segments)
-{
-    free(segments->text);
-    *segments = (struct lh_segments){0};
-}
-
-bool lh_scope_message_init(struct lh_scope_message *scope, const char *ns, const char *key, struct lh_error *error)
+Leasehold__V1__Scope *lh_take_scope(const char *ns, const char *key, struct lh_arena *arena, struct lh_error *error)
 {
     if (lh_check_namespace(ns, error) != LH_OK || lh_bounds_key(key, error) != LH_OK)
-        return false;
-    lh_segments_split(&scope->segments, ns);
-    leasehold__v1__scope__init(&scope->message);
-    scope->message.namespace_ = scope->segments.list;
-    scope->message.n_namespace_ = scope->segments.count;
-    scope->message.key = (char *)(uintptr_t)key; /* packing only reads it */
-    return true;
+        return NULL;
+    return lh_message_scope(ns, key, arena);
 }
 
-void lh_scope_message_finish(struct lh_scope_message *scope)
+/* --- options as fields --- */
+
+/* "2026-11-28T03:00:00Z", "2026-11-28T04:00:00+01:00", "2026-11-28". */
+static enum lh_status check_time(const char *option, const char *text, int64_t *time_us, struct lh_error *error)
 {
-    lh_segments_finish(&scope->segments);
+    static const char *const formats[] = {"%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z", "%Y-%m-%d"};
+    const char *rest = NULL;
+    struct tm parts;
+    int64_t offset_s;
+
+    for (size_t i = 0; i < 3 && (rest == NULL || *rest != '\0'); i++) {
+        memset(&parts, 0, sizeof(parts));
+        rest = strptime(text, formats[i], &parts);
+    }
+    if (rest == NULL || *rest != '\0')
+        return lh_error_set(error, LH_INVALID_ARGUMENT,
+                            "invalid %s '%.64s'; use a time such as 2026-11-28T03:00:00Z, or a day such as 2026-11-28",
+                            option, text);
+    offset_s = parts.tm_gmtoff; /* timegm(3) sets it to 0 */
+    *time_us = (timegm(&parts) - offset_s) * LH_US_PER_S;
+    return LH_OK;
+}
+
+static enum lh_status check_enum(const char *option, const char *text, const ProtobufCEnumDescriptor *type,
+                                 struct lh_arena *arena, struct lh_error *error)
+{
+    char words[128] = "";
+
+    for (unsigned i = 0; i < type->n_values; i++) {
+        const char *word = lh_message_word(type, type->values[i].value, arena);
+        size_t used = strlen(words);
+        if (word == NULL) /* unspecified */
+            continue;
+        if (strcmp(word, text) == 0)
+            return LH_OK;
+        snprintf(words + used, sizeof(words) - used, "%s%s",
+                 used == 0                ? ""
+                 : i + 1 < type->n_values ? ", "
+                                          : " or ",
+                 word);
+    }
+    return lh_error_set(error, LH_INVALID_ARGUMENT, "invalid %s '%.64s'; use %s", option, text, words);
+}
+
+/* Checks the text, which becomes the cell of a row. */
+static enum lh_status check_option(const struct lh_taken *taken, const ProtobufCFieldDescriptor *field,
+                                   const char **text, struct lh_arena *arena, struct lh_error *error)
+{
+    enum lh_status status;
+    char us[24];
+    int64_t number = 0;
+
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_BOOL:
+        *text = "t";
+        return LH_OK;
+    case PROTOBUF_C_TYPE_STRING:
+        return taken->text == LH_TEXT_SEGMENT ? LH_OK : lh_bounds_text(taken->option, taken->text, *text, error);
+    case PROTOBUF_C_TYPE_ENUM:
+        return check_enum(taken->option, *text, field->descriptor, arena, error);
+    case PROTOBUF_C_TYPE_MESSAGE:
+        status = field->descriptor == &google__protobuf__timestamp__descriptor
+                     ? check_time(taken->option, *text, &number, error)
+                     : lh_check_duration(taken->option, *text, taken->least, &number, error);
+        snprintf(us, sizeof(us), "%lld", (long long)number);
+        *text = lh_arena_strdup(arena, us);
+        return status;
+    default:
+        return lh_check_number(taken->option, *text, taken->least, taken->most, &number, error);
+    }
+}
+
+enum lh_status lh_take_options(const struct lh_args *args, const struct lh_taken *taken, ProtobufCMessage *request,
+                               struct lh_arena *arena, struct lh_error *error)
+{
+    for (; taken->option != NULL; taken++) {
+        char *name = lh_arena_strdup(arena, taken->field != NULL ? taken->field : taken->option);
+        const char *column = name, *text = lh_args_value(args, taken->option);
+        struct lh_rows row = {.columns = &column, .column_count = 1, .cells = &text, .row_count = 1};
+
+        for (char *dash = name; (dash = strchr(dash, '-')) != NULL;)
+            *dash = '_';
+        if (!lh_args_has(args, taken->option))
+            continue;
+        if (check_option(taken, protobuf_c_message_descriptor_get_field_by_name(request->descriptor, name), &text,
+                         arena, error) != LH_OK)
+            return LH_INVALID_ARGUMENT;
+        lh_row_fill(request, &row, 0, arena);
+    }
+    return LH_OK;
 }

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/uuid.h"
+#include "cli/args.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
 /* --- checks --- */
@@ -39,32 +40,30 @@ enum lh_status lh_check_result(const char *text, struct lh_error *error);
 
 /* --- fields of messages --- */
 
+/*
+ * An option that is a field of a request, as the field's type says: a text, a number, a word of an enum, a duration, a time or
+ * a switch.
+ */
+struct lh_taken {
+    const char *option;
+    const char *field;         /* NULL: it has the option's name, with _ for - */
+    enum lh_bounded_text text; /* LH_TEXT_SEGMENT: any */
+    int64_t least, most;       /* bounds of a number; `least` also of a duration, in microseconds */
+};
+
+/* Sets the fields of the options that were given, in the order of `taken`, which ends in a row without option. */
+enum lh_status lh_take_options(const struct lh_args *args, const struct lh_taken *taken, ProtobufCMessage *request,
+                               struct lh_arena *arena, struct lh_error *error);
+
 /* Return microseconds, clamped to int64_t. */
 int64_t lh_duration_us(const Google__Protobuf__Duration *duration);
 int64_t lh_timestamp_us(const Google__Protobuf__Timestamp *timestamp);
 
 Google__Protobuf__Duration lh_duration_message(int64_t duration_us);
 
-/* A dotted namespace, split into segments, and the message of it. Zero-initialised it is the root; the segments are
-   its own. */
-struct lh_segments {
-    char *list[17];
-    size_t count;
-    Leasehold__V1__Namespace message; /* points into this struct: leave it in place */
-    char *text;
-};
-
-/* Splits without checks: "" and "." are the root. */
-void lh_segments_split(struct lh_segments *segments, const char *ns);
-void lh_segments_finish(struct lh_segments *segments);
-
-/* A scope. lh_scope_message_init checks both words and returns false, with nothing to finish, if one is wrong. `key`
-   is borrowed. */
-struct lh_scope_message {
-    struct lh_segments segments;
-    Leasehold__V1__Scope message;
-};
-bool lh_scope_message_init(struct lh_scope_message *scope, const char *ns, const char *key, struct lh_error *error);
-void lh_scope_message_finish(struct lh_scope_message *scope);
+/* Returns the message of a dotted namespace, in the arena; "" and "." are the root. */
+Leasehold__V1__Namespace *lh_take_namespace(const char *ns, struct lh_arena *arena);
+/* Returns a scope, in the arena, which borrows `key`; NULL, with `error`, if one of the words is wrong. */
+Leasehold__V1__Scope *lh_take_scope(const char *ns, const char *key, struct lh_arena *arena, struct lh_error *error);
 
 #endif

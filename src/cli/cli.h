@@ -5,8 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/memory.h"
 #include "cli/args.h"
 #include "cli/command.h"
+#include "client/reply.h"
 #include "leasehold.h"
 
 enum lh_output {
@@ -26,6 +28,10 @@ struct lh_cli {
     char *database; /* NULL: none was named */
     /* The database answers, for a command that can use either. */
     bool uses_database;
+    struct lh_arena arena; /* memory that lives as long as the run */
+    /* The last answer of lh_ask, and whether that was one. */
+    struct lh_reply reply;
+    enum lh_exit status;
 };
 
 /* Reads the global options and the environment. Returns false if an error was printed. Hides the database's password

@@ -1,5 +1,6 @@
 #include "cli/command.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +77,18 @@ const struct lh_command *lh_command_find(const char *name)
         if (strcmp(lh_commands[i]->name, name) == 0)
             return lh_commands[i];
     return NULL;
+}
+
+const struct lh_verb *lh_command_verb(const struct lh_command *command, const char *word, struct lh_error *error)
+{
+    const char *names[16] = {NULL};
+    char kind[64];
+    size_t at;
+
+    for (size_t i = 0; command->verbs[i].name != NULL && i < 15; i++)
+        names[i] = command->verbs[i].name;
+    snprintf(kind, sizeof(kind), "subcommand: %s ", command->name);
+    return lh_check_word(kind, word, names, &at, error) == LH_OK ? &command->verbs[at] : NULL;
 }
 
 bool lh_command_takes(const struct lh_command *command, const struct lh_option *global)

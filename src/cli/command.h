@@ -31,6 +31,15 @@ enum lh_reach {
     LH_REACH_DATABASE,
 };
 
+/* A subcommand. It has `least` to `most` words, its own included; `most` 0: any number. */
+struct lh_verb {
+    const char *name;
+    size_t least, most;
+    const char *usage; /* its words, where some are missing */
+    enum lh_exit (*run)(struct lh_cli *cli);
+    const char *options; /* options that no other takes, " apply below "; NULL: none */
+};
+
 struct lh_command {
     const char *name;
     const char *summary; /* one line of the list of commands, no full stop */
@@ -39,14 +48,16 @@ struct lh_command {
     const char *description;         /* lines of at most 79 columns; paragraphs are separated by an empty one */
     const struct lh_option *options; /* ends in a row without name; NULL: none of its own */
     const char *examples;            /* lines as typed, indented by two */
-    /* Allowed first words, then NULL; NULL: any word. */
-    const char *const *verbs;
-    int words_min; /* words that follow the command */
-    int words_max; /* -1: any number */
+    const struct lh_verb *verbs;     /* the first word is one of them; ends in a row without name; NULL: any word */
+    int words_min;                   /* words that follow the command */
+    int words_max;                   /* -1: any number */
     enum lh_reach reach;
-    enum lh_exit (*run)(struct lh_cli *cli);
-    const void *arg; /* passed to `run` */
+    enum lh_exit (*run)(struct lh_cli *cli); /* NULL: that of the verb */
+    const void *arg;                         /* passed to `run` */
 };
+
+/* Finds the verb of the first word. NULL: `error` lists the verbs. */
+const struct lh_verb *lh_command_verb(const struct lh_command *command, const char *word, struct lh_error *error);
 
 /* All commands; ends in NULL. */
 extern const struct lh_command *const lh_commands[];

@@ -1,10 +1,14 @@
 #include "cli/database.h"
 
 #include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli/arguments.h"
 #include "cli/error.h"
 #include "cli/server.h"
+#include "leasehold/v1/console.pb-c.h"
+#include "leasehold/v1/schedule.pb-c.h"
 #include "pg/values.h"
 #include "json/row_message.h"
 
@@ -63,51 +67,73 @@ static void tell_of_standby(struct lh_session *session)
     PQclear(result);
 }
 
-PGresult *lh_database_ask(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
-                          const char *const *values, size_t value_count, enum lh_exit *status)
+PGresult *lh_ask_database(struct lh_cli *cli, const struct lh_ask *ask)
 {
     struct lh_session *session;
     PGresult *result = NULL;
 
-    *status = lh_database_open(&session, cli, use);
-    if (*status == LH_EXIT_DONE)
-        result = lh_database_query(session, cli, sql, values, value_count, status);
-    if (result != NULL && use == LH_DATABASE_READ)
+    cli->status = lh_database_open(&session, cli, ask->kind == LH_ASK_READ ? LH_DATABASE_READ : LH_DATABASE_WRITE);
+    if (cli->status == LH_EXIT_DONE)
+        result = lh_database_query(session, cli, ask->sql, ask->values, ask->value_count, &cli->status);
+    if (result != NULL && ask->then != NULL) {
+        PQclear(result);
+        result = lh_database_query(session, cli, ask->then, ask->values, ask->then_count, &cli->status);
+    }
+    if (result != NULL && ask->kind == LH_ASK_READ)
         tell_of_standby(session);
     lh_session_close(session);
     return result;
 }
 
-enum lh_exit lh_database_rows(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
-                              const char *const *values, size_t value_count, struct lh_arena *arena,
-                              struct lh_rows *rows)
+bool lh_ask_rows(struct lh_cli *cli, const struct lh_ask *ask, struct lh_rows *rows)
 {
-    enum lh_exit status;
-    PGresult *result = lh_database_ask(cli, use, sql, values, value_count, &status);
+    PGresult *result = lh_ask_database(cli, ask);
 
     if (result != NULL)
-        *rows = lh_pg_rows(result, 0, arena);
+        *rows = lh_pg_rows(result, 0, &cli->arena);
     PQclear(result);
-    return status;
+    return result != NULL;
 }
 
-const void *lh_admin_ask(const struct lh_cli *cli, const struct lh_admin_call *call, struct lh_arena *arena,
-                         struct lh_reply *reply, enum lh_exit *status)
+static const ProtobufCMethodDescriptor *find_method(const ProtobufCMessageDescriptor *request, const char *name,
+                                                    const ProtobufCServiceDescriptor **service)
 {
-    const ProtobufCServiceDescriptor *service = &leasehold__v1__admin_service__descriptor;
-    const ProtobufCMethodDescriptor *method = protobuf_c_service_descriptor_get_method_by_name(service, call->method);
-    struct lh_rows rows = {0};
+    static const ProtobufCServiceDescriptor *const services[] = {
+        &leasehold__v1__lease_service__descriptor, &leasehold__v1__admin_service__descriptor,
+        &leasehold__v1__schedule_service__descriptor, &leasehold__v1__console_service__descriptor};
 
-    *reply = (struct lh_reply){0};
+    for (size_t i = 0; i < sizeof(services) / sizeof(services[0]); i++)
+        for (unsigned j = 0; j < services[i]->n_methods; j++) {
+            const ProtobufCMethodDescriptor *method = &services[i]->methods[j];
+            *service = services[i];
+            if (name != NULL ? strcmp(name, method->name) == 0 : method->input == request)
+                return method;
+        }
+    abort();
+}
+
+const void *lh_ask(struct lh_cli *cli, ProtobufCMessage *request, const struct lh_ask *ask)
+{
+    const ProtobufCServiceDescriptor *service;
+    const ProtobufCMethodDescriptor *method = find_method(request->descriptor, ask->method, &service);
+    struct lh_rows rows;
+
     if (cli->uses_database)
-        *status = lh_database_rows(cli, call->use, call->sql, call->values, call->value_count, arena, &rows);
-    else if (call->use == LH_DATABASE_READ)
-        *status = lh_server_list(cli, service, call->method, call->request, 0, reply);
-    else
-        *status = lh_server_ask(cli, service, call->method, call->request, LH_NO_REPEAT, reply);
-    if (*status != LH_EXIT_DONE)
-        return NULL;
-    return cli->uses_database ? lh_rows_message(method->output, &rows, arena) : reply->message;
+        return lh_ask_rows(cli, ask, &rows) ? lh_rows_message(method->output, &rows, &cli->arena) : NULL;
+    lh_reply_finish(&cli->reply);
+    cli->status = lh_server_ask(cli, service, method->name, request,
+                                ask->kind == LH_ASK_ONCE ? LH_NO_REPEAT : LH_REPEAT, ask->max, &cli->reply);
+    return cli->status == LH_EXIT_DONE ? cli->reply.message : NULL;
+}
+
+enum lh_exit lh_ask_and_print(struct lh_cli *cli, ProtobufCMessage *request, const struct lh_ask *ask,
+                              void (*print)(struct lh_cli *cli, const void *answer))
+{
+    const void *answer = lh_ask(cli, request, ask);
+
+    if (answer != NULL && !lh_print_json(cli, answer))
+        print(cli, answer);
+    return cli->status;
 }
 
 const char lh_lease_columns[] =
@@ -139,10 +165,13 @@ void lh_lease_add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, co
     json_decref(labels);
 }
 
-Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const struct lh_rows *rows, size_t row)
+Leasehold__V1__Lease **lh_leases_from_rows(struct lh_arena *arena, const struct lh_rows *rows)
 {
-    Leasehold__V1__Lease *lease = lh_row_message(&leasehold__v1__lease__descriptor, rows, row, arena);
+    Leasehold__V1__Lease **leases = lh_arena_alloc(arena, (rows->row_count + 1) * sizeof(*leases));
 
-    lh_lease_add_labels(arena, lease, lh_rows_cell(rows, row, "labels"));
-    return lease;
+    for (size_t row = 0; row < rows->row_count; row++) {
+        leases[row] = lh_row_message(&leasehold__v1__lease__descriptor, rows, row, arena);
+        lh_lease_add_labels(arena, leases[row], lh_rows_cell(rows, row, "labels"));
+    }
+    return leases;
 }

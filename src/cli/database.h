@@ -26,36 +26,48 @@ enum lh_exit lh_database_open(struct lh_session **session, const struct lh_cli *
 /* Runs a query. NULL: an error was printed, and `status` is the exit status. The caller clears the result. */
 PGresult *lh_database_query(struct lh_session *session, const struct lh_cli *cli, const char *sql,
                             const char *const *values, size_t value_count, enum lh_exit *status);
-/* Runs a query in a session of its own. */
-PGresult *lh_database_ask(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
-                          const char *const *values, size_t value_count, enum lh_exit *status);
-
-/* Runs a query in a session of its own. Not DONE: an error was printed, and `rows` stays as it is. */
-enum lh_exit lh_database_rows(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
-                              const char *const *values, size_t value_count, struct lh_arena *arena,
-                              struct lh_rows *rows);
-
 /*
- * Asks AdminService for a list, or for a change that a repetition would make twice: the server, or with --database `sql`,
- * whose rows become the answer. Returns it; it lives until `reply` and the arena are finished. NULL: an error was printed,
- * and `status` is the exit status.
+ * A request is answered by the server, or with --database by a statement, whose rows become the same answer.
+ *
+ *     response = lh_ask(cli, &request.base, &(struct lh_ask){.sql = "select ...", .values = values, .value_count = 2});
+ *     if (response != NULL)
+ *         print(response);
+ *     return cli->status;
  */
-struct lh_admin_call {
-    enum lh_database_use use; /* READ: a list */
-    const char *method;
-    ProtobufCMessage *request;
+enum lh_ask_kind {
+    LH_ASK_READ,  /* changes nothing: a standby will do */
+    LH_ASK_AGAIN, /* a change that a repetition does not make twice */
+    LH_ASK_ONCE,
+};
+struct lh_ask {
+    enum lh_ask_kind kind;
+    const char *method; /* NULL: the method that takes such a request */
+    size_t max;         /* read pages of a list until it has so many or more; 0: all */
     const char *sql;
     const char *const *values;
     size_t value_count;
+    const char *then; /* a second statement, of the first values, whose rows count instead; NULL: none */
+    size_t then_count;
 };
-const void *lh_admin_ask(const struct lh_cli *cli, const struct lh_admin_call *call, struct lh_arena *arena,
-                         struct lh_reply *reply, enum lh_exit *status);
 
-/* The columns of lh_lease_from_row, for a row of leasehold.lease called l. */
+/* Makes the call, of a list all pages as one. Returns the answer, which lives until the next call. NULL: an error was printed.
+   Either way cli->status is the exit status. */
+const void *lh_ask(struct lh_cli *cli, ProtobufCMessage *request, const struct lh_ask *ask);
+
+/* Prints the answer as JSON, or by `print`. Returns the exit status. */
+enum lh_exit lh_ask_and_print(struct lh_cli *cli, ProtobufCMessage *request, const struct lh_ask *ask,
+                              void (*print)(struct lh_cli *cli, const void *answer));
+
+/* Run the statements of `ask` in a session of their own. NULL and false: an error was printed. Either way cli->status is the
+   exit status. */
+PGresult *lh_ask_database(struct lh_cli *cli, const struct lh_ask *ask);
+bool lh_ask_rows(struct lh_cli *cli, const struct lh_ask *ask, struct lh_rows *rows);
+
+/* The columns of lh_leases_from_rows, for a row of leasehold.lease called l. */
 extern const char lh_lease_columns[];
 
-/* Reads a lease. Columns are found by name; one that is missing or null leaves its field at its default. */
-Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const struct lh_rows *rows, size_t row);
+/* Reads a lease of each row. Columns are found by name; one that is missing or null leaves its field at its default. */
+Leasehold__V1__Lease **lh_leases_from_rows(struct lh_arena *arena, const struct lh_rows *rows);
 
 /* Adds the labels of a JSON object; `text` may be NULL. */
 void lh_lease_add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, const char *text);

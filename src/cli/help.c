@@ -220,8 +220,8 @@ static void print_names(FILE *out, const struct lh_command *command, const struc
 
 static void print_verbs(FILE *out, const struct lh_command *command)
 {
-    for (size_t i = 0; command->verbs != NULL && command->verbs[i] != NULL; i++)
-        fprintf(out, " %s", command->verbs[i]);
+    for (size_t i = 0; command->verbs != NULL && command->verbs[i].name != NULL; i++)
+        fprintf(out, " %s", command->verbs[i].name);
 }
 
 static void print_bash(FILE *out)

@@ -53,12 +53,40 @@ static enum lh_exit help(const struct lh_cli *cli)
     return LH_EXIT_DONE;
 }
 
+static bool is_option_of(const struct lh_verb *verb, const struct lh_option *option)
+{
+    size_t size = strlen(option->name);
+
+    for (const char *at = verb->options; at != NULL && (at = strstr(at, option->name)) != NULL; at += size)
+        if (at[-1] == ' ' && at[size] == ' ')
+            return true;
+    return false;
+}
+
+static enum lh_exit run_verb(struct lh_cli *cli, const struct lh_verb *verb)
+{
+    const struct lh_command *command = cli->command;
+    size_t words = cli->args.word_count;
+
+    for (const struct lh_verb *other = command->verbs; other->name != NULL; other++)
+        for (const struct lh_option *option = command->options; other != verb && option != NULL && option->name;
+             option++)
+            if (is_option_of(other, option) && lh_args_has(&cli->args, option->name))
+                return lh_error_usage(command, "--%s is for %s %s only", option->name, command->name, other->name);
+    if (words < verb->least)
+        return lh_error_usage(command, "missing argument; usage: leasehold %s %s %s", command->name, verb->name,
+                              verb->usage);
+    if (verb->most > 0 && words > verb->most)
+        return lh_error_usage(command, "unexpected argument: %s", cli->args.words[verb->most]);
+    return verb->run(cli);
+}
+
 static enum lh_exit run(struct lh_cli *cli)
 {
     const struct lh_command *command = cli->command;
-    size_t words = cli->args.word_count, verb;
+    size_t words = cli->args.word_count;
+    const struct lh_verb *verb = NULL;
     struct lh_error error = {0};
-    char kind[64];
 
     if (lh_args_has(&cli->args, "help"))
         return help(cli);
@@ -77,11 +105,11 @@ static enum lh_exit run(struct lh_cli *cli)
                               command->usage[0]);
     if (command->words_max >= 0 && words > (size_t)command->words_max)
         return lh_error_usage(command, "unexpected argument: %s", cli->args.words[command->words_max]);
-    snprintf(kind, sizeof(kind), "subcommand: %s ", command->name);
-    if (words > 0 && command->verbs != NULL &&
-        lh_check_word(kind, cli->args.words[0], command->verbs, &verb, &error) != LH_OK)
+    if (command->verbs != NULL && (verb = lh_command_verb(command, cli->args.words[0], &error)) == NULL)
         return lh_error_value(cli, &error);
-    return lh_cli_configure(cli) ? command->run(cli) : LH_EXIT_USAGE;
+    if (!lh_cli_configure(cli))
+        return LH_EXIT_USAGE;
+    return verb != NULL ? run_verb(cli, verb) : command->run(cli);
 }
 
 /* A program of the Python package, which loads daemons as its clients do. */
@@ -114,6 +142,8 @@ int main(int argc, char **argv)
     status = is_understood ? run(&cli) : refuse(&cli, &error);
     status = lh_flush(status);
     free(cli.database);
+    lh_reply_finish(&cli.reply);
+    lh_arena_finish(&cli.arena);
     lh_args_finish(&cli.args);
     return (int)status;
 }

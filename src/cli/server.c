@@ -9,6 +9,9 @@
 #include "cli/arguments.h"
 #include "cli/error.h"
 #include "json/print.h"
+#include "json/row_message.h"
+
+#define PAGE_SIZE 1000
 
 /* Could this be an address at all? What it resolves to is another question, whose answer may differ in a moment. */
 static bool looks_like_address(const char *text)
@@ -77,68 +80,56 @@ enum lh_exit lh_server_call(struct lh_server *server, const ProtobufCServiceDesc
     return reply->code == LH_GRPC_OK ? LH_EXIT_DONE : lh_error_reply(server->cli, reply);
 }
 
-enum lh_exit lh_server_ask(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
-                           const ProtobufCMessage *request, enum lh_repeat repeat, struct lh_reply *reply)
-{
-    struct lh_server server;
-    enum lh_exit status = lh_server_open(&server, cli);
-
-    *reply = (struct lh_reply){0};
-    if (status == LH_EXIT_DONE)
-        status = lh_server_call(&server, service, method, request, repeat, reply);
-    lh_server_close(&server);
-    return status;
-}
-
-static char **text_of(const ProtobufCMessage *message, const char *field)
-{
-    const ProtobufCFieldDescriptor *found = protobuf_c_message_descriptor_get_field_by_name(message->descriptor, field);
-    return (char **)(void *)((char *)(uintptr_t)message + found->offset);
-}
-
-static size_t *count_of(ProtobufCMessage *list)
-{
-    return (size_t *)(void *)((char *)list + list->descriptor->fields[0].quantifier_offset);
-}
-
 /* What `page` lists goes to the end of `all`, which gets its next_page_token too. */
 static void take_page(ProtobufCMessage *all, ProtobufCMessage *page)
 {
-    const ProtobufCFieldDescriptor *field = &all->descriptor->fields[0];
-    size_t *count = count_of(all), *more = count_of(page);
-    void ***items = (void ***)(void *)((char *)all + field->offset);
-    void **moved = *(void ***)(void *)((char *)page + field->offset);
-    char **next = text_of(all, "next_page_token"), **after = text_of(page, "next_page_token"), *token = *next;
+    char **next = lh_message_field(all, "next_page_token"), **after = lh_message_field(page, "next_page_token");
+    char *token = *next;
+    size_t count, more;
+    void **items = lh_message_list(all, &count), **moved = lh_message_list(page, &more);
 
-    if (*more > 0) {
-        *items = lh_realloc(*items, *count + *more, sizeof(**items));
-        memcpy(*items + *count, moved, *more * sizeof(*moved));
-        *count += *more;
-        *more = 0;
+    if (more > 0) {
+        items = lh_realloc(items, count + more, sizeof(*items));
+        memcpy(items + count, moved, more * sizeof(*moved));
+        lh_message_set_list(all, items, count + more);
+        lh_message_set_list(page, moved, 0);
     }
     *next = *after;
     *after = token;
 }
 
-enum lh_exit lh_server_list(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
-                            ProtobufCMessage *request, size_t max, struct lh_reply *reply)
+/* Sets the request's page_token to the page behind `answer`. False: there is none, or `max` are there. */
+static bool turn_page(ProtobufCMessage *request, ProtobufCMessage *answer, size_t max)
 {
-    char **page_token = text_of(request, "page_token"), *first = *page_token;
+    char **page_token = lh_message_field(request, "page_token");
+    size_t count;
+
+    if (page_token == NULL)
+        return false;
+    lh_message_list(answer, &count);
+    *page_token = *(char **)lh_message_field(answer, "next_page_token");
+    return (max == 0 || count < max) && (*page_token)[0] != '\0';
+}
+
+enum lh_exit lh_server_ask(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
+                           ProtobufCMessage *request, enum lh_repeat repeat, size_t max, struct lh_reply *reply)
+{
+    int32_t *page_size = lh_message_field(request, "page_size");
     struct lh_server server;
     enum lh_exit status = lh_server_open(&server, cli);
 
+    if (page_size != NULL)
+        *page_size = max > 0 && max < PAGE_SIZE ? (int32_t)max : PAGE_SIZE;
     *reply = (struct lh_reply){0};
     if (status == LH_EXIT_DONE)
-        status = lh_server_call(&server, service, method, request, LH_REPEAT, reply);
-    while (status == LH_EXIT_DONE && (max == 0 || *count_of(reply->message) < max) &&
-           (*page_token = *text_of(reply->message, "next_page_token"))[0] != '\0') {
+        status = lh_server_call(&server, service, method, request, repeat, reply);
+    while (status == LH_EXIT_DONE && turn_page(request, reply->message, max)) {
         struct lh_reply page;
-        status = lh_server_call(&server, service, method, request, LH_REPEAT, &page);
+        status = lh_server_call(&server, service, method, request, repeat, &page);
         if (status == LH_EXIT_DONE)
             take_page(reply->message, page.message);
         lh_reply_finish(&page);
     }
-    *page_token = first;
     lh_server_close(&server);
     return status;
 }
@@ -150,26 +141,22 @@ bool lh_print_json(const struct lh_cli *cli, const void *answer)
     return cli->output == LH_OUTPUT_JSON;
 }
 
-enum lh_exit lh_server_open_lease(struct lh_server_lease *lease, const struct lh_cli *cli)
+enum lh_exit lh_server_open_lease(struct lh_server_lease *lease, struct lh_cli *cli)
 {
     const char *word = cli->args.word_count > 2 ? cli->args.words[2] : NULL;
+    Leasehold__V1__Scope *scope = NULL;
     struct lh_error error = {0};
     enum lh_exit status;
 
     *lease = (struct lh_server_lease){0};
-    if (lh_take_lease_key(word, lease->lease_key, &error) != LH_OK ||
-        !lh_scope_message_init(&lease->scope, cli->args.words[0], cli->args.words[1], &error))
+    if (lh_take_lease_key(word, lease->lease_key, &error) == LH_OK)
+        scope = lh_take_scope(cli->args.words[0], cli->args.words[1], &cli->arena, &error);
+    if (scope == NULL)
         return lh_error_value(cli, &error);
     status = lh_server_open(&lease->server, cli);
     lease->by_key = (struct lh_by_key){.caller = lease->server.caller,
-                                       .scope = &lease->scope.message,
+                                       .scope = scope,
                                        .lease_key = lease->lease_key,
                                        .deadline_us = lh_clock_us() + cli->timeout_us};
     return status;
-}
-
-void lh_server_close_lease(struct lh_server_lease *lease)
-{
-    lh_server_close(&lease->server);
-    lh_scope_message_finish(&lease->scope);
 }

@@ -37,16 +37,12 @@ void lh_server_close(struct lh_server *server);
 enum lh_exit lh_server_call(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
                             const ProtobufCMessage *request, enum lh_repeat repeat, struct lh_reply *reply);
 
-/* Makes a single call: opens and closes the server. */
-enum lh_exit lh_server_ask(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
-                           const ProtobufCMessage *request, enum lh_repeat repeat, struct lh_reply *reply);
-
 /*
- * Reads a list, all of its pages as one: `request` has page_size and page_token; the first field of the answer is the
- * list, and gets all of it; with `max` pages until it has so many or more, 0 is all. Otherwise as lh_server_ask.
+ * Opens the server for a single call. A list, whose request has page_size and page_token, is read page by page, as one: the
+ * first field of the answer gets all of it, or with `max` so many or more.
  */
-enum lh_exit lh_server_list(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
-                            ProtobufCMessage *request, size_t max, struct lh_reply *reply);
+enum lh_exit lh_server_ask(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
+                           ProtobufCMessage *request, enum lh_repeat repeat, size_t max, struct lh_reply *reply);
 
 /* Prints the answer of a call if the output is JSON. Returns false if it is to be printed as text. */
 bool lh_print_json(const struct lh_cli *cli, const void *answer);
@@ -57,11 +53,9 @@ bool lh_print_json(const struct lh_cli *cli, const void *answer);
  */
 struct lh_server_lease {
     struct lh_server server;
-    struct lh_scope_message scope;
     char lease_key[LH_UUID_TEXT_BYTES];
     struct lh_by_key by_key;
 };
-enum lh_exit lh_server_open_lease(struct lh_server_lease *lease, const struct lh_cli *cli);
-void lh_server_close_lease(struct lh_server_lease *lease);
+enum lh_exit lh_server_open_lease(struct lh_server_lease *lease, struct lh_cli *cli);
 
 #endif

@@ -1,6 +1,5 @@
 #include "json/policy_setting.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,22 +75,8 @@ int64_t lh_policy_number(const Leasehold__V1__Policy *policy, const ProtobufCFie
     }
 }
 
-/* "takeover" of EXPIRY_TAKEOVER: the values of an enum begin with its name. */
-static char *enum_word(const ProtobufCEnumDescriptor *type, int number, struct lh_arena *arena)
-{
-    const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value(type, number);
-    char *word;
-
-    if (value == NULL)
-        return NULL;
-    word = lh_arena_strdup(arena, value->name + strlen(type->short_name) + 1);
-    for (char *c = word; *c != '\0'; c++)
-        *c = (char)tolower((unsigned char)*c);
-    return word;
-}
-
-char *lh_policy_value(const Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *setting,
-                      struct lh_arena *arena)
+const char *lh_policy_value(const Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *setting,
+                            struct lh_arena *arena)
 {
     char text[24];
     int64_t number;
@@ -101,7 +86,7 @@ char *lh_policy_value(const Leasehold__V1__Policy *policy, const ProtobufCFieldD
     number = lh_policy_number(policy, setting);
     switch (lh_policy_setting_kind(setting)) {
     case LH_SETTING_ENUM:
-        return enum_word(setting->descriptor, (int)number, arena);
+        return lh_message_word(setting->descriptor, (int)number, arena);
     case LH_SETTING_BOOL:
         return lh_arena_strdup(arena, number != 0 ? "true" : "false");
     default:

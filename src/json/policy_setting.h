@@ -33,8 +33,8 @@ int64_t lh_policy_number(const Leasehold__V1__Policy *policy, const ProtobufCFie
 
 /* Returns the value as SQL functions for programs take it, durations in microseconds: "1500000", "takeover", "true". NULL
    if it is not set, or an enum's that this program does not know. */
-char *lh_policy_value(const Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *setting,
-                      struct lh_arena *arena);
+const char *lh_policy_value(const Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *setting,
+                            struct lh_arena *arena);
 
 /* Fills the answer of rows of policy_get(): the policy's own, the one in force and where each setting comes from. */
 void lh_policy_from_rows(Leasehold__V1__GetPolicyResponse *response, const struct lh_rows *rows,

@@ -133,14 +133,34 @@ static void *message_of(const struct lh_rows *rows, size_t row, const ProtobufCF
     return wrapper_of(field->descriptor, cell, arena);
 }
 
-/* The number of MODE_SHARED for "shared": the values of an enum begin with its name, TickState's with TICK_STATE_. 0: this
-   program is older. */
-static int enum_of(const ProtobufCEnumDescriptor *type, const char *cell, size_t size)
+/* The values of an enum begin with its name, TickState's with TICK_STATE_. */
+static size_t prefix_of(const ProtobufCEnumDescriptor *type)
 {
     size_t prefix = 0;
 
     for (const char *c = type->short_name; *c != '\0'; c++)
         prefix += 1 + (isupper((unsigned char)*c) != 0);
+    return prefix;
+}
+
+const char *lh_message_word(const ProtobufCEnumDescriptor *type, int value, struct lh_arena *arena)
+{
+    const ProtobufCEnumValue *found = value == 0 ? NULL : protobuf_c_enum_descriptor_get_value(type, value);
+    char *word;
+
+    if (found == NULL)
+        return NULL;
+    word = lh_arena_strdup(arena, found->name + prefix_of(type));
+    for (char *c = word; *c != '\0'; c++)
+        *c = (char)tolower((unsigned char)*c);
+    return word;
+}
+
+/* The number of MODE_SHARED for "shared". 0: this program is older. */
+static int enum_of(const ProtobufCEnumDescriptor *type, const char *cell, size_t size)
+{
+    size_t prefix = prefix_of(type);
+
     for (unsigned i = 0; i < type->n_values; i++) {
         const char *name = type->values[i].name + prefix;
         if (strncasecmp(name, cell, size) == 0 && name[size] == '\0')

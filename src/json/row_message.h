@@ -20,6 +20,9 @@ Google__Protobuf__Timestamp *lh_message_timestamp(int64_t time_us, struct lh_are
 Leasehold__V1__Namespace *lh_message_namespace(const char *ns, struct lh_arena *arena);
 Leasehold__V1__Scope *lh_message_scope(const char *ns, const char *key, struct lh_arena *arena);
 
+/* Returns "shared" for MODE_SHARED; NULL for 0, and for a value that this program does not know. */
+const char *lh_message_word(const ProtobufCEnumDescriptor *type, int value, struct lh_arena *arena);
+
 /* Returns an initialised message. */
 void *lh_message_new(const ProtobufCMessageDescriptor *type, struct lh_arena *arena);
 

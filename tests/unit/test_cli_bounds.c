@@ -23,18 +23,17 @@ static const char *times(size_t count, const char *text)
 START_TEST(the_root_is_a_namespace_only_where_it_may_be)
 {
     struct lh_error error = {0};
-    struct lh_segments segments;
+    struct lh_arena arena = {0};
+    const Leasehold__V1__Namespace *ns;
 
     ck_assert_int_eq(lh_check_namespace_or_root("", &error), LH_OK);
     ck_assert_int_eq(lh_check_namespace_or_root(".", &error), LH_OK);
     ck_assert_int_eq(lh_check_namespace_or_root("..", &error), LH_INVALID_ARGUMENT);
-    lh_segments_split(&segments, ".");
-    ck_assert_uint_eq(segments.count, 0);
-    lh_segments_finish(&segments);
-    lh_segments_split(&segments, "a.bc.d");
-    ck_assert_uint_eq(segments.count, 3);
-    ck_assert_str_eq(segments.list[1], "bc");
-    lh_segments_finish(&segments);
+    ck_assert_uint_eq(lh_take_namespace(".", &arena)->n_segments, 0);
+    ns = lh_take_namespace("a.bc.d", &arena);
+    ck_assert_uint_eq(ns->n_segments, 3);
+    ck_assert_str_eq(ns->segments[1], "bc");
+    lh_arena_finish(&arena);
 }
 END_TEST
 

@@ -12,7 +12,6 @@
 #include "cli/error.h"
 #include "cli/lease_text.h"
 #include "cli/server.h"
-#include "pg/values.h"
 #include "json/row_message.h"
 
 /* --- the words of rights --- */
@@ -51,59 +50,16 @@ static char *rights_text(const Leasehold__V1__Right *rights, size_t count)
     return text;
 }
 
-/* --- without a daemon --- */
-
 #define RULES                                                                                                          \
     "select r.principal, r.namespace, r.created_by, array_to_string(r.rights, ',') as rights,"                         \
     " (extract(epoch from r.created_at) * 1000000)::bigint as created_at_us"                                           \
     "  from leasehold.access_rule r"
 
-static enum lh_exit database_change(const struct lh_cli *cli, bool is_grant, const char *principal, const char *ns,
-                                    const char *rights, struct lh_arena *arena, Leasehold__V1__AccessRule **rule)
-{
-    const char *const values[] = {principal, ns, rights};
-    struct lh_session *session;
-    PGresult *result = NULL;
-    enum lh_exit status = lh_database_open(&session, cli, LH_DATABASE_WRITE);
-
-    *rule = NULL;
-    if (status == LH_EXIT_DONE)
-        PQclear(lh_database_query(session, cli,
-                                  is_grant
-                                      ? "select leasehold.access_grant($1, $2, variadic string_to_array($3, ','))"
-                                      : "select leasehold.access_revoke($1, $2, variadic string_to_array($3, ','))",
-                                  values, 3, &status));
-    if (status == LH_EXIT_DONE)
-        result =
-            lh_database_query(session, cli, RULES " where r.principal = $1 and r.namespace = $2", values, 2, &status);
-    if (result != NULL && PQntuples(result) > 0) {
-        struct lh_rows rows = lh_pg_rows(result, 0, arena);
-        *rule = lh_row_message(&leasehold__v1__access_rule__descriptor, &rows, 0, arena);
-    }
-    PQclear(result);
-    lh_session_close(session);
-    return status;
-}
-
-/* --- the command --- */
-
-#define SERVICE (&leasehold__v1__admin_service__descriptor)
-#define PAGE_SIZE 1000
-
-struct access_command {
-    struct lh_cli *cli;
-    const char *principal;
-    const char *ns; /* "" is the root */
-    struct lh_segments segments;
-    Leasehold__V1__Right *rights;
-    size_t right_count;
-    struct lh_arena arena;
-};
-
 /* --- list --- */
 
-static void print_rules(const Leasehold__V1__ListAccessResponse *response)
+static void print_rules(struct lh_cli *cli, const void *answer)
 {
+    const Leasehold__V1__ListAccessResponse *response = answer;
     struct lh_grid table = {.columns = 5};
 
     if (response->n_rules == 0) {
@@ -129,38 +85,15 @@ static void print_rules(const Leasehold__V1__ListAccessResponse *response)
     lh_grid_print(&table, stdout);
 }
 
-static enum lh_exit list(struct access_command *command)
+static enum lh_exit list(struct lh_cli *cli)
 {
     Leasehold__V1__ListAccessRequest request = LEASEHOLD__V1__LIST_ACCESS_REQUEST__INIT;
-    const Leasehold__V1__ListAccessResponse *response;
-    struct lh_reply reply;
-    enum lh_exit status;
 
-    request.page_size = PAGE_SIZE;
-    response = lh_admin_ask(command->cli,
-                            &(struct lh_admin_call){LH_DATABASE_READ, "ListAccess", &request.base,
-                                                    .sql = RULES " order by r.principal, r.namespace"},
-                            &command->arena, &reply, &status);
-    if (response != NULL && !lh_print_json(command->cli, response))
-        print_rules(response);
-    lh_reply_finish(&reply);
-    return status;
+    return lh_ask_and_print(cli, &request.base, &(struct lh_ask){.sql = RULES " order by r.principal, r.namespace"},
+                            print_rules);
 }
 
 /* --- grant and revoke --- */
-
-/* "token:ci in payments and below: read,lease" */
-static void print_rule(const struct access_command *command, const Leasehold__V1__AccessRule *rule)
-{
-    char *principal = lh_clean(command->principal);
-    char *ns = lh_namespace_text(command->segments.list, command->segments.count);
-    char *rights = rule != NULL ? rights_text(rule->rights, rule->n_rights) : lh_strdup("no rule");
-
-    printf("%s in %s and below: %s\n", principal, ns, rights);
-    free(principal);
-    free(ns);
-    free(rights);
-}
 
 /* The requests of both have the same fields, in the same places, and so have the responses. */
 _Static_assert(sizeof(Leasehold__V1__GrantAccessRequest) == sizeof(Leasehold__V1__RevokeAccessRequest) &&
@@ -170,81 +103,63 @@ _Static_assert(sizeof(Leasehold__V1__GrantAccessRequest) == sizeof(Leasehold__V1
                        offsetof(Leasehold__V1__RevokeAccessResponse, rule),
                "grant and revoke are one function");
 
-static enum lh_exit change(struct access_command *command, bool is_grant)
+/* "token:ci in payments and below: read,lease" */
+static void print_rule(const Leasehold__V1__GrantAccessRequest *request, const Leasehold__V1__AccessRule *rule)
 {
-    Leasehold__V1__GrantAccessRequest request = LEASEHOLD__V1__GRANT_ACCESS_REQUEST__INIT;
-    Leasehold__V1__GrantAccessResponse made = LEASEHOLD__V1__GRANT_ACCESS_RESPONSE__INIT, *response = &made;
-    struct lh_reply reply = {0};
-    enum lh_exit status;
+    char *principal = lh_clean(request->principal);
+    char *ns = lh_namespace_text(request->namespace_->segments, request->namespace_->n_segments);
+    char *rights = rule != NULL ? rights_text(rule->rights, rule->n_rights) : lh_strdup("no rule");
 
-    if (!is_grant)
-        request.base.descriptor = &leasehold__v1__revoke_access_request__descriptor;
-    if (!is_grant)
-        made.base.descriptor = &leasehold__v1__revoke_access_response__descriptor;
-    request.principal = (char *)(uintptr_t)command->principal;
-    request.namespace_ = &command->segments.message;
-    request.rights = command->rights;
-    request.n_rights = command->right_count;
-    if (command->cli->uses_database) {
-        char *rights = rights_text(command->rights, command->right_count);
-        status = database_change(command->cli, is_grant, command->principal, command->ns, rights, &command->arena,
-                                 &made.rule);
-        free(rights);
-    } else {
-        status = lh_server_ask(command->cli, SERVICE, is_grant ? "GrantAccess" : "RevokeAccess", &request.base,
-                               LH_REPEAT, &reply);
-        response = (Leasehold__V1__GrantAccessResponse *)reply.message;
-    }
-    if (status == LH_EXIT_DONE && !lh_print_json(command->cli, response))
-        print_rule(command, response->rule);
-    lh_reply_finish(&reply);
-    return status;
+    printf("%s in %s and below: %s\n", principal, ns, rights);
+    free(principal);
+    free(ns);
+    free(rights);
 }
 
-/* --- the words --- */
-
-static enum lh_exit take_arguments(struct access_command *command, bool is_grant)
+static enum lh_exit change(struct lh_cli *cli, const ProtobufCMessageDescriptor *type, const char *sql)
 {
-    const struct lh_args *args = &command->cli->args;
+    const struct lh_args *args = &cli->args;
+    Leasehold__V1__GrantAccessRequest *request = lh_message_new(type, &cli->arena);
+    const Leasehold__V1__GrantAccessResponse *response;
+    const char *principal = args->words[1], *ns = args->words[2];
     struct lh_error error = {0};
+    char *rights;
 
-    if (args->word_count < (is_grant ? 4 : 3))
-        return lh_error_usage(command->cli->command,
-                              "missing argument; usage: leasehold access %s PRINCIPAL NAMESPACE %s", args->words[0],
-                              is_grant ? "RIGHT..." : "[RIGHT...]");
-    command->principal = args->words[1];
-    command->ns = args->words[2];
-    command->right_count = args->word_count - 3;
-    command->rights = lh_arena_alloc(&command->arena, (command->right_count + 1) * sizeof(*command->rights));
-    if (lh_check_namespace_or_root(command->ns, &error) != LH_OK ||
-        parse_rights(args->words + 3, command->right_count, command->rights, &error) != LH_OK)
-        return lh_error_value(command->cli, &error);
-    if (strcmp(command->ns, ".") == 0)
-        command->ns = "";
-    lh_segments_split(&command->segments, command->ns);
-    return LH_EXIT_DONE;
+    request->n_rights = args->word_count - 3;
+    request->rights = lh_arena_alloc(&cli->arena, args->word_count * sizeof(*request->rights));
+    if (lh_check_namespace_or_root(ns, &error) != LH_OK ||
+        parse_rights(args->words + 3, request->n_rights, request->rights, &error) != LH_OK)
+        return lh_error_value(cli, &error);
+    request->principal = (char *)(uintptr_t)principal;
+    request->namespace_ = lh_take_namespace(ns, &cli->arena);
+    rights = rights_text(request->rights, request->n_rights);
+    response =
+        lh_ask(cli, &request->base,
+               &(struct lh_ask){.kind = LH_ASK_AGAIN,
+                                .sql = sql,
+                                .values = (const char *const[]){principal, strcmp(ns, ".") == 0 ? "" : ns, rights},
+                                .value_count = 3,
+                                .then = RULES " where r.principal = $1 and r.namespace = $2",
+                                .then_count = 2});
+    free(rights);
+    if (response != NULL && !lh_print_json(cli, response))
+        print_rule(request, response->rule);
+    return cli->status;
 }
 
-static enum lh_exit run(struct lh_cli *cli)
+static enum lh_exit grant(struct lh_cli *cli)
 {
-    struct access_command command = {.cli = cli};
-    const char *verb = cli->args.words[0];
-    bool is_grant = strcmp(verb, "grant") == 0;
-    enum lh_exit status;
-
-    if (strcmp(verb, "list") == 0) {
-        if (cli->args.word_count > 1)
-            return lh_error_usage(cli->command, "unexpected argument: %s", cli->args.words[1]);
-        status = list(&command);
-    } else {
-        status = take_arguments(&command, is_grant);
-        if (status == LH_EXIT_DONE)
-            status = change(&command, is_grant);
-    }
-    lh_segments_finish(&command.segments);
-    lh_arena_finish(&command.arena);
-    return status;
+    return change(cli, &leasehold__v1__grant_access_request__descriptor,
+                  "select leasehold.access_grant($1, $2, variadic string_to_array($3, ','))");
 }
+
+static enum lh_exit revoke(struct lh_cli *cli)
+{
+    return change(cli, &leasehold__v1__revoke_access_request__descriptor,
+                  "select leasehold.access_revoke($1, $2, variadic string_to_array($3, ','))");
+}
+
+/* --- the command --- */
 
 const struct lh_command lh_command_access = {
     .name = "access",
@@ -277,9 +192,11 @@ const struct lh_command lh_command_access = {
                 "  leasehold access grant 'spiffe://example.org/payments/*' payments lease\n"
                 "  leasehold access revoke token:ci jobs lease\n"
                 "  leasehold access list --database postgresql:///leasehold\n",
-    .verbs = (const char *const[]){"list", "grant", "revoke", NULL},
+    .verbs = (const struct lh_verb[]){{"list", 1, 1, "", list, NULL},
+                                      {"grant", 4, 0, "PRINCIPAL NAMESPACE RIGHT...", grant, NULL},
+                                      {"revoke", 3, 0, "PRINCIPAL NAMESPACE [RIGHT...]", revoke, NULL},
+                                      {0}},
     .words_min = 1,
     .words_max = -1,
     .reach = LH_REACH_EITHER,
-    .run = run,
 };

@@ -20,29 +20,32 @@ enum lh_status lh_policy_parse(struct lh_arena *arena, Leasehold__V1__Policy *po
 /* Returns "1.5 s", "takeover", "true", "1000"; NULL if the field is not set. A new string. */
 char *lh_policy_text(const Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *field);
 
-/* --- schedule_call --- */
-
-/* The words of CatchUp, by its numbers. */
-extern const char *const lh_catch_up_names[4];
-
-/* Calls a method of ScheduleService, or has the database do the same. Returns its answer, which lives until `reply` and the
-   arena are finished. NULL: an error was printed, and `status` is the exit status. A list is all of its pages. */
-void *lh_schedule_call(const struct lh_cli *cli, ProtobufCMessage *request, struct lh_arena *arena,
-                       struct lh_reply *reply, enum lh_exit *status);
-
 /* --- schedule_set --- */
 
-/* Takes --NAME: a number of 1 to 1000. Without the option `value` stays as it is. */
-enum lh_status lh_schedule_take_count(const struct lh_args *args, const char *option, int32_t *value,
-                                      struct lh_error *error);
+/* Schedules without a daemon, for rows of leasehold.schedule called s. */
+#define LH_SCHEDULES_SQL                                                                                               \
+    "select s.name as namespace, s.expression, s.time_zone, s.catch_up, s.catch_up_max,"                               \
+    " s.overlap, s.attempts, s.paused, u.running, u.dead, s.error as trouble,"                                         \
+    " (extract(epoch from s.starts_at) * 1000000)::bigint as starts_at,"                                               \
+    " (extract(epoch from s.ends_at) * 1000000)::bigint as ends_at,"                                                   \
+    " (extract(epoch from s.tick_deadline) * 1000000)::bigint as tick_deadline,"                                       \
+    " (extract(epoch from s.jitter) * 1000000)::bigint as jitter,"                                                     \
+    " (extract(epoch from s.backoff) * 1000000)::bigint as backoff,"                                                   \
+    " (extract(epoch from s.created_at) * 1000000)::bigint as created_at,"                                             \
+    " (extract(epoch from s.updated_at) * 1000000)::bigint as updated_at,"                                             \
+    " (extract(epoch from u.last_done) * 1000000)::bigint as last_done_at,"                                            \
+    " case when not s.paused then (extract(epoch from s.next_at) * 1000000)::bigint end as next_at,"                   \
+    " (select coalesce(sum(t.instants), 0)::bigint from leasehold.tick t"                                              \
+    "   where t.schedule = s.name and t.state = 'missed') as missed"                                                   \
+    "  from leasehold.schedule s join leasehold.schedule_status u on u.name = s.name"
 
 /* Sets a schedule with the options of the command line, and prints it. `time_zone` NULL: that of the options. Not DONE: an
    error was printed. */
-enum lh_exit lh_schedule_set(const struct lh_cli *cli, const char *name, const char *expression, const char *time_zone);
+enum lh_exit lh_schedule_set(struct lh_cli *cli, const char *name, const char *expression, const char *time_zone);
 
 /* --- crontab --- */
 
 /* schedule import. */
-enum lh_exit lh_schedule_import(const struct lh_cli *cli);
+enum lh_exit lh_schedule_import(struct lh_cli *cli);
 
 #endif

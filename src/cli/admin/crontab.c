@@ -28,7 +28,7 @@
 #define STEM_MAX_BYTES 48
 
 struct import {
-    const struct lh_cli *cli;
+    struct lh_cli *cli;
     const char *below;
     bool is_system;    /* entries name a user */
     char *time_zone;   /* of CRON_TZ, of --time-zone, or the machine's; NULL: not known */
@@ -315,7 +315,7 @@ static void read_lines(struct import *import, FILE *file)
     free(line);
 }
 
-enum lh_exit lh_schedule_import(const struct lh_cli *cli)
+enum lh_exit lh_schedule_import(struct lh_cli *cli)
 {
     const char *path = cli->args.words[1], *below = lh_args_value(&cli->args, "below");
     struct import *import;

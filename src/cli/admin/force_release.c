@@ -11,8 +11,6 @@
 #include "cli/server.h"
 #include "pg/values.h"
 
-#define SERVICE (&leasehold__v1__admin_service__descriptor)
-
 static void print_line(const struct lh_cli *cli, const Leasehold__V1__Lease *lease)
 {
     char *scope = lh_scope_text_of(cli->args.words[0], cli->args.words[1]);
@@ -40,18 +38,15 @@ static void print_ended(const struct lh_cli *cli, const Leasehold__V1__ForceRele
 }
 
 /* A row for each lease. */
-static void print_rows(const struct lh_cli *cli, const PGresult *result)
+static void print_rows(struct lh_cli *cli, const PGresult *result)
 {
     Leasehold__V1__ForceReleaseResponse response = LEASEHOLD__V1__FORCE_RELEASE_RESPONSE__INIT;
-    struct lh_arena arena = {0};
-    struct lh_rows rows = lh_pg_rows(result, 0, &arena);
+    struct lh_rows rows = lh_pg_rows(result, 0, &cli->arena);
 
-    response.leases = lh_arena_alloc(&arena, (rows.row_count + 1) * sizeof(*response.leases));
-    for (size_t row = 0; row < rows.row_count; row++)
-        response.leases[response.n_leases++] = lh_lease_from_row(&arena, &rows, row);
+    response.leases = lh_leases_from_rows(&cli->arena, &rows);
+    response.n_leases = rows.row_count;
     response.lease = response.leases[0];
     print_ended(cli, &response);
-    lh_arena_finish(&arena);
 }
 
 static bool is_text(const PGresult *result, const char *column, const char *text)
@@ -72,7 +67,7 @@ static bool is_rest_over(struct lh_session *session, const struct lh_cli *cli, e
     return is_over;
 }
 
-static enum lh_exit by_database(const struct lh_cli *cli, const char *reason, const char *token)
+static enum lh_exit by_database(struct lh_cli *cli, const char *reason, const char *token)
 {
     char *sql = lh_format("with e as materialized (select state from leasehold.explain($1, $2))"
                           " select e.state, %s from e left join lateral"
@@ -106,51 +101,38 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *reason, co
 }
 
 /* With a token a repetition can only end the lease that was meant; without one it might end the next. */
-static enum lh_exit by_server(const struct lh_cli *cli, struct lh_scope_message *scope, const char *reason,
-                              int64_t token)
+static enum lh_exit by_server(struct lh_cli *cli, Leasehold__V1__ForceReleaseRequest *request)
 {
-    Leasehold__V1__ForceReleaseRequest request = LEASEHOLD__V1__FORCE_RELEASE_REQUEST__INIT;
-    const Leasehold__V1__ForceReleaseResponse *response;
-    struct lh_reply reply;
-    enum lh_exit status;
+    const void *response =
+        lh_ask(cli, &request->base, &(struct lh_ask){.kind = request->token != 0 ? LH_ASK_AGAIN : LH_ASK_ONCE});
 
-    request.scope = &scope->message;
-    request.reason = (char *)(uintptr_t)reason;
-    request.token = token;
-    request.all = lh_args_has(&cli->args, "all");
-    status = lh_server_ask(cli, SERVICE, "ForceRelease", &request.base, token != 0 ? LH_REPEAT : LH_NO_REPEAT, &reply);
-    response = (const Leasehold__V1__ForceReleaseResponse *)reply.message;
     if (response != NULL)
         print_ended(cli, response);
-    lh_reply_finish(&reply);
-    return status;
+    return cli->status;
 }
 
 static enum lh_exit run(struct lh_cli *cli)
 {
-    const char *reason = lh_args_value(&cli->args, "reason");
-    const char *token_text = lh_args_value(&cli->args, "token");
+    static const struct lh_taken taken[] = {{.option = "reason", .text = LH_TEXT_REASON},
+                                            {.option = "token", .least = 1, .most = INT64_MAX},
+                                            {.option = "all"},
+                                            {0}};
+    Leasehold__V1__ForceReleaseRequest request = LEASEHOLD__V1__FORCE_RELEASE_REQUEST__INIT;
+    const char *token = lh_args_value(&cli->args, "token");
     struct lh_error error = {0};
-    struct lh_scope_message scope;
     enum lh_exit status;
-    int64_t token = 0;
 
-    if (reason == NULL)
+    if (lh_args_value(&cli->args, "reason") == NULL)
         return lh_error_usage(cli->command, "force-release needs --reason TEXT; the holder and the history get it");
-    if (token_text != NULL && lh_args_has(&cli->args, "all"))
+    if (token != NULL && lh_args_has(&cli->args, "all"))
         return lh_error_usage(cli->command, "--token and --all cannot be combined");
-    if (lh_bounds_text("reason", LH_TEXT_REASON, reason, &error) != LH_OK ||
-        (token_text != NULL && lh_check_number("token", token_text, 1, INT64_MAX, &token, &error) != LH_OK) ||
-        !lh_scope_message_init(&scope, cli->args.words[0], cli->args.words[1], &error))
+    if (lh_take_options(&cli->args, taken, &request.base, &cli->arena, &error) == LH_OK)
+        request.scope = lh_take_scope(cli->args.words[0], cli->args.words[1], &cli->arena, &error);
+    if (request.scope == NULL)
         return lh_error_value(cli, &error);
-    if (cli->uses_database)
-        status = by_database(cli, reason, token_text);
-    else
-        status = by_server(cli, &scope, reason, token);
-    lh_scope_message_finish(&scope);
-    if (status == LH_EXIT_HELD) /* busy: not a refused lease, but one that could not be ended */
-        status = LH_EXIT_FAILED;
-    return status;
+    status = cli->uses_database ? by_database(cli, request.reason, token) : by_server(cli, &request);
+    /* busy: not a refused lease, but one that could not be ended */
+    return status == LH_EXIT_HELD ? LH_EXIT_FAILED : status;
 }
 
 static const struct lh_option options[] = {

@@ -60,7 +60,7 @@ static void print_json(const PGresult *hooks)
     json_decref(list);
 }
 
-static enum lh_exit list(const struct hook_command *hook)
+static enum lh_exit list(struct lh_cli *cli)
 {
     static const char sql[] =
         "select h.namespace, h.event, h.function_name, h.position, h.function is not null as exists,"
@@ -68,13 +68,18 @@ static enum lh_exit list(const struct hook_command *hook)
         "  from leasehold.hook h"
         " where $1::text is null or h.namespace in ('', $1) or starts_with($1, h.namespace || '.')"
         " order by h.namespace, h.event, h.position";
-    const char *const values[] = {hook->ns};
-    enum lh_exit status;
-    PGresult *hooks = lh_database_ask(hook->cli, LH_DATABASE_READ, sql, values, 1, &status);
+    const char *ns = cli->args.word_count > 1 ? cli->args.words[1] : NULL;
+    struct lh_error error = {0};
+    PGresult *hooks;
 
+    if (ns != NULL && lh_check_namespace_or_root(ns, &error) != LH_OK)
+        return lh_error_value(cli, &error);
+    if (ns != NULL && strcmp(ns, ".") == 0)
+        ns = "";
+    hooks = lh_ask_database(cli, &(struct lh_ask){.sql = sql, .values = &ns, .value_count = 1});
     if (hooks == NULL)
-        return status;
-    if (hook->cli->output == LH_OUTPUT_JSON)
+        return cli->status;
+    if (cli->output == LH_OUTPUT_JSON)
         print_json(hooks);
     else if (PQntuples(hooks) > 0)
         print_table(hooks);
@@ -155,49 +160,36 @@ static enum lh_exit remove_hook(struct hook_command *hook)
 
 /* --- the words --- */
 
-static enum lh_exit check_arguments(struct hook_command *hook, bool is_list)
+static enum lh_exit change(struct lh_cli *cli, enum lh_exit (*make)(struct hook_command *hook))
 {
-    const struct lh_args *args = &hook->cli->args;
-    const struct lh_command *command = hook->cli->command;
+    const char **words = cli->args.words;
+    struct hook_command hook = {.cli = cli, .ns = strcmp(words[1], ".") == 0 ? "" : words[1], .event = words[2]};
     struct lh_error error = {0};
+    enum lh_exit status;
     size_t at;
 
-    if (is_list && args->word_count > 2)
-        return lh_error_usage(command, "unexpected argument: %s", args->words[2]);
-    if (!is_list && args->word_count < 4)
-        return lh_error_usage(command, "missing argument; usage: leasehold hook %s NAMESPACE EVENT FUNCTION",
-                              args->words[0]);
-    if ((hook->ns != NULL && lh_check_namespace_or_root(hook->ns, &error) != LH_OK) ||
-        (!is_list && lh_check_word("event: ", hook->event, events, &at, &error) != LH_OK))
-        return lh_error_value(hook->cli, &error);
-    return LH_EXIT_DONE;
-}
-
-static enum lh_exit run(struct lh_cli *cli)
-{
-    const struct lh_args *args = &cli->args;
-    bool is_list = strcmp(args->words[0], "list") == 0, is_add = strcmp(args->words[0], "add") == 0;
-    struct hook_command hook = {.cli = cli,
-                                .ns = args->word_count > 1 ? args->words[1] : NULL,
-                                .event = args->word_count > 2 ? args->words[2] : NULL};
-    enum lh_exit status = check_arguments(&hook, is_list);
-
-    if (status != LH_EXIT_DONE)
-        return status;
-    if (hook.ns != NULL && strcmp(hook.ns, ".") == 0)
-        hook.ns = "";
-    if (is_list)
-        return list(&hook);
-    hook.function =
-        lh_format("%s%s", args->words[3], strchr(args->words[3], '(') != NULL ? "" : "(leasehold.lease_event)");
+    if (lh_check_namespace_or_root(hook.ns, &error) != LH_OK ||
+        lh_check_word("event: ", hook.event, events, &at, &error) != LH_OK)
+        return lh_error_value(cli, &error);
+    hook.function = lh_format("%s%s", words[3], strchr(words[3], '(') != NULL ? "" : "(leasehold.lease_event)");
     status = lh_database_open(&hook.session, cli, LH_DATABASE_WRITE);
     if (status == LH_EXIT_DONE) {
         lh_session_on_notice(hook.session, on_notice, NULL);
-        status = is_add ? add(&hook) : remove_hook(&hook);
+        status = make(&hook);
         lh_session_close(hook.session);
     }
     free(hook.function);
     return status;
+}
+
+static enum lh_exit run_add(struct lh_cli *cli)
+{
+    return change(cli, add);
+}
+
+static enum lh_exit run_remove(struct lh_cli *cli)
+{
+    return change(cli, remove_hook);
 }
 
 const struct lh_command lh_command_hook = {
@@ -218,9 +210,11 @@ const struct lh_command lh_command_hook = {
     .examples = "  leasehold hook add payments reap public.put_back \\\n"
                 "    --database postgresql:///leasehold\n"
                 "  leasehold hook list payments.invoices\n",
-    .verbs = (const char *const[]){"list", "add", "remove", NULL},
+    .verbs = (const struct lh_verb[]){{"list", 1, 2, "", list, NULL},
+                                      {"add", 4, 4, "NAMESPACE EVENT FUNCTION", run_add, NULL},
+                                      {"remove", 4, 4, "NAMESPACE EVENT FUNCTION", run_remove, NULL},
+                                      {0}},
     .words_min = 1,
     .words_max = 4,
     .reach = LH_REACH_DATABASE,
-    .run = run,
 };

@@ -12,7 +12,6 @@
 #include "cli/error.h"
 #include "cli/lease_text.h"
 #include "cli/server.h"
-#include "pg/values.h"
 #include "json/policy_setting.h"
 #include "json/row_message.h"
 
@@ -26,64 +25,52 @@ static void add_element(struct lh_buffer *array, const char *element)
     lh_buffer_append(array, element, strlen(element));
 }
 
-/* policy_get and policy_update answer alike: the namespace's own row, then what is in force. */
-static enum lh_exit ask_database(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
-                                 const char *const *values, size_t value_count, struct lh_arena *arena,
-                                 Leasehold__V1__GetPolicyResponse *response)
+/* policy_get and policy_update answer alike: the namespace's own row, then what is in force. NULL: an error was printed. */
+static Leasehold__V1__GetPolicyResponse *ask_database(struct lh_cli *cli, const struct lh_ask *ask)
 {
-    struct lh_rows rows = {0};
-    enum lh_exit status = lh_database_rows(cli, use, sql, values, value_count, arena, &rows);
+    Leasehold__V1__GetPolicyResponse *response = lh_arena_alloc(&cli->arena, sizeof(*response));
+    struct lh_rows rows;
     size_t sources;
 
-    lh_policy_from_rows(response, &rows, arena);
+    if (!lh_ask_rows(cli, ask, &rows))
+        return NULL;
+    lh_policy_from_rows(response, &rows, &cli->arena);
     sources = response->n_source;
     response->n_source = 0;
     for (size_t i = 0; i < sources; i++)
         if (lh_policy_has(response->effective, lh_policy_setting(response->source[i]->key)))
             response->source[response->n_source++] = response->source[i];
-    return status;
+    return response;
 }
 
-static enum lh_exit database_set(const struct lh_cli *cli, const char *ns, const Leasehold__V1__Policy *policy,
-                                 const Google__Protobuf__FieldMask *mask, struct lh_arena *arena,
-                                 Leasehold__V1__SetPolicyResponse *response)
+static const void *database_set(struct lh_cli *cli, const char *ns, const Leasehold__V1__SetPolicyRequest *request)
 {
-    Leasehold__V1__GetPolicyResponse after;
+    Leasehold__V1__SetPolicyResponse *response =
+        lh_message_new(&leasehold__v1__set_policy_response__descriptor, &cli->arena);
+    const Leasehold__V1__GetPolicyResponse *after;
     struct lh_buffer names = {0}, settings = {0};
-    const char *values[3] = {ns};
-    enum lh_exit status;
 
     /* Neither names nor values have anything in them that an array's text would need quotes for. */
-    for (size_t i = 0; i < mask->n_paths; i++) {
-        const char *value = lh_policy_value(policy, lh_policy_setting(mask->paths[i]), arena);
-        add_element(&names, mask->paths[i]);
+    for (size_t i = 0; i < request->update_mask->n_paths; i++) {
+        const char *name = request->update_mask->paths[i];
+        const char *value = lh_policy_value(request->policy, lh_policy_setting(name), &cli->arena);
+        add_element(&names, name);
         add_element(&settings, value != NULL ? value : "NULL");
     }
     lh_buffer_append(&names, "}", 2);
     lh_buffer_append(&settings, "}", 2);
-    values[1] = (const char *)names.data;
-    values[2] = (const char *)settings.data;
-    status = ask_database(cli, LH_DATABASE_WRITE, COLUMNS "policy_update($1, $2::text[], $3::text[]) p", values, 3,
-                          arena, &after);
-    leasehold__v1__set_policy_response__init(response);
-    if (status == LH_EXIT_DONE)
-        response->effective = after.effective;
+    after = ask_database(cli, &(struct lh_ask){
+                                  .kind = LH_ASK_AGAIN,
+                                  .sql = COLUMNS "policy_update($1, $2::text[], $3::text[]) p",
+                                  .values = (const char *const[]){ns, (char *)names.data, (char *)settings.data},
+                                  .value_count = 3,
+                              });
+    if (after != NULL)
+        response->effective = after->effective;
     lh_buffer_finish(&names);
     lh_buffer_finish(&settings);
-    return status;
+    return after != NULL ? response : NULL;
 }
-
-/* --- the command --- */
-
-#define SERVICE (&leasehold__v1__admin_service__descriptor)
-#define PAGE_SIZE 1000
-
-struct policy_command {
-    struct lh_cli *cli;
-    const char *ns; /* "" is the root */
-    struct lh_segments segments;
-    struct lh_arena arena;
-};
 
 /* --- printing --- */
 
@@ -122,8 +109,9 @@ static void print_effective(const Leasehold__V1__GetPolicyResponse *response)
 }
 
 /* "grace=5 s, frozen=true" */
-static void print_policies(const Leasehold__V1__ListPoliciesResponse *response)
+static void print_policies(struct lh_cli *cli, const void *answer)
 {
+    const Leasehold__V1__ListPoliciesResponse *response = answer;
     const ProtobufCFieldDescriptor *fields[LH_POLICY_SETTINGS_MAX];
     size_t count = lh_policy_settings(fields);
     struct lh_grid table = {.columns = 3};
@@ -147,186 +135,145 @@ static void print_policies(const Leasehold__V1__ListPoliciesResponse *response)
 
 /* --- show --- */
 
-/* The response lives in the arena, or in `reply`, which is to be finished. */
-static enum lh_exit get(struct policy_command *command, struct lh_reply *reply,
-                        const Leasehold__V1__GetPolicyResponse **response)
+static const Leasehold__V1__GetPolicyResponse *get(struct lh_cli *cli, const char *ns)
 {
     Leasehold__V1__GetPolicyRequest request = LEASEHOLD__V1__GET_POLICY_REQUEST__INIT;
-    Leasehold__V1__GetPolicyResponse *made = lh_arena_alloc(&command->arena, sizeof(*made));
-    enum lh_exit status;
 
-    request.namespace_ = &command->segments.message;
-    if (command->cli->uses_database)
-        status = ask_database(command->cli, LH_DATABASE_READ, COLUMNS "policy_get($1) p", &command->ns, 1,
-                              &command->arena, made);
-    else
-        status = lh_server_ask(command->cli, SERVICE, "GetPolicy", &request.base, LH_REPEAT, reply);
-    *response = reply->message != NULL ? (const Leasehold__V1__GetPolicyResponse *)reply->message : made;
-    return status;
+    if (cli->uses_database)
+        return ask_database(cli, &(struct lh_ask){.sql = COLUMNS "policy_get($1) p", .values = &ns, .value_count = 1});
+    request.namespace_ = lh_take_namespace(ns, &cli->arena);
+    return lh_ask(cli, &request.base, &(struct lh_ask){.kind = LH_ASK_READ});
 }
 
-static enum lh_exit show(struct policy_command *command)
-{
-    const Leasehold__V1__GetPolicyResponse *response;
-    struct lh_reply reply = {0};
-    enum lh_exit status = get(command, &reply, &response);
-
-    if (status == LH_EXIT_DONE && !lh_print_json(command->cli, response) && response->effective != NULL)
-        print_effective(response);
-    lh_reply_finish(&reply);
-    return status;
-}
-
-/* --- show, without a namespace: all that is configured --- */
-
-static enum lh_exit list(struct policy_command *command)
+/* Without a namespace: all that is configured. */
+static enum lh_exit list(struct lh_cli *cli)
 {
     Leasehold__V1__ListPoliciesRequest request = LEASEHOLD__V1__LIST_POLICIES_REQUEST__INIT;
-    const Leasehold__V1__ListPoliciesResponse *response;
-    struct lh_reply reply = {0};
-    enum lh_exit status;
 
-    request.page_size = PAGE_SIZE;
-    response = lh_admin_ask(
-        command->cli,
-        &(struct lh_admin_call){LH_DATABASE_READ, "ListPolicies", &request.base,
-                                .sql = "select p.* from leasehold_internal.policy_list(2147483647, null) p"},
-        &command->arena, &reply, &status);
-    if (response != NULL && !lh_print_json(command->cli, response))
-        print_policies(response);
-    lh_reply_finish(&reply);
-    return status;
+    return lh_ask_and_print(
+        cli, &request.base,
+        &(struct lh_ask){.sql = "select p.* from leasehold_internal.policy_list(2147483647, null) p"}, print_policies);
+}
+
+/* Returns the namespace that was given, "" for the root; NULL: an error was printed. */
+static const char *namespace_of(struct lh_cli *cli)
+{
+    const char *ns = cli->args.words[1];
+    struct lh_error error = {0};
+
+    if (cli->args.word_count == 1)
+        cli->status = lh_error_usage(cli->command, "policy %s needs a namespace; . is the root", cli->args.words[0]);
+    else if (lh_check_namespace_or_root(ns, &error) != LH_OK)
+        cli->status = lh_error_value(cli, &error);
+    else
+        return strcmp(ns, ".") == 0 ? "" : ns;
+    return NULL;
+}
+
+static enum lh_exit show(struct lh_cli *cli)
+{
+    const Leasehold__V1__GetPolicyResponse *response;
+    const char *ns;
+
+    if (cli->args.word_count == 1)
+        return list(cli);
+    ns = namespace_of(cli);
+    response = ns != NULL ? get(cli, ns) : NULL;
+    if (response != NULL && !lh_print_json(cli, response) && response->effective != NULL)
+        print_effective(response);
+    return cli->status;
 }
 
 /* --- set and reset --- */
 
-static void print_set(const struct policy_command *command, const Leasehold__V1__SetPolicyResponse *response,
+static void print_set(struct lh_cli *cli, const char *ns, const Leasehold__V1__SetPolicyResponse *response,
                       const Google__Protobuf__FieldMask *mask)
 {
-    if (lh_print_json(command->cli, response))
+    if (lh_print_json(cli, response))
         return;
     for (size_t i = 0; i < mask->n_paths && response->effective != NULL; i++) {
         const ProtobufCFieldDescriptor *field = lh_policy_field(mask->paths[i], NULL);
         char *value = field != NULL ? lh_policy_text(response->effective, field) : NULL;
-        printf("%s: %s is now %s\n", command->ns[0] != '\0' ? command->ns : "(root)", mask->paths[i],
+        printf("%s: %s is now %s\n", ns[0] != '\0' ? ns : "(root)", mask->paths[i],
                value != NULL ? value : unset_text(mask->paths[i]));
         free(value);
     }
 }
 
-static enum lh_exit change(struct policy_command *command, Leasehold__V1__Policy *policy,
+static enum lh_exit change(struct lh_cli *cli, const char *ns, Leasehold__V1__Policy *policy,
                            Google__Protobuf__FieldMask *mask)
 {
     Leasehold__V1__SetPolicyRequest request = LEASEHOLD__V1__SET_POLICY_REQUEST__INIT;
-    Leasehold__V1__SetPolicyResponse response;
-    struct lh_reply reply = {0};
-    enum lh_exit status;
+    const void *response;
 
-    policy->namespace_ = &command->segments.message;
+    policy->namespace_ = lh_take_namespace(ns, &cli->arena);
     request.policy = policy;
     request.update_mask = mask;
-    if (command->cli->uses_database)
-        status = database_set(command->cli, command->ns, policy, mask, &command->arena, &response);
-    else
-        status = lh_server_ask(command->cli, SERVICE, "SetPolicy", &request.base, LH_REPEAT, &reply);
-    if (status == LH_EXIT_DONE)
-        print_set(command, reply.message != NULL ? (const Leasehold__V1__SetPolicyResponse *)reply.message : &response,
-                  mask);
-    lh_reply_finish(&reply);
-    return status;
+    response = cli->uses_database ? database_set(cli, ns, &request)
+                                  : lh_ask(cli, &request.base, &(struct lh_ask){.kind = LH_ASK_AGAIN});
+    if (response != NULL)
+        print_set(cli, ns, response, mask);
+    return cli->status;
 }
 
 /* "name=value" each. */
-static enum lh_exit set(struct policy_command *command, size_t count, const char **words)
+static enum lh_exit set(struct lh_cli *cli)
 {
     Leasehold__V1__Policy policy = LEASEHOLD__V1__POLICY__INIT;
     Google__Protobuf__FieldMask mask = GOOGLE__PROTOBUF__FIELD_MASK__INIT;
+    const char *ns = namespace_of(cli);
     struct lh_error error = {0};
 
-    if (count == 0)
-        return lh_error_usage(command->cli->command, "policy set needs at least one NAME=VALUE");
-    mask.paths = lh_arena_alloc(&command->arena, count * sizeof(*mask.paths));
-    for (size_t i = 0; i < count; i++) {
+    if (ns == NULL)
+        return cli->status;
+    if (cli->args.word_count == 2)
+        return lh_error_usage(cli->command, "policy set needs at least one NAME=VALUE");
+    mask.paths = lh_arena_alloc(&cli->arena, cli->args.word_count * sizeof(*mask.paths));
+    for (size_t i = 2; i < cli->args.word_count; i++) {
         const ProtobufCFieldDescriptor *field;
-        char *name = lh_arena_strdup(&command->arena, words[i]);
+        char *name = lh_arena_strdup(&cli->arena, cli->args.words[i]);
         char *equals = strchr(name, '=');
 
         if (equals == NULL)
-            return lh_error_usage(command->cli->command, "'%s' is not NAME=VALUE", words[i]);
+            return lh_error_usage(cli->command, "'%s' is not NAME=VALUE", cli->args.words[i]);
         *equals = '\0';
         field = lh_policy_field(name, &error);
-        if (field == NULL || lh_policy_parse(&command->arena, &policy, field, equals + 1, &error) != LH_OK)
-            return lh_error_value(command->cli, &error);
+        if (field == NULL || lh_policy_parse(&cli->arena, &policy, field, equals + 1, &error) != LH_OK)
+            return lh_error_value(cli, &error);
         mask.paths[mask.n_paths++] = name;
     }
-    return change(command, &policy, &mask);
+    return change(cli, ns, &policy, &mask);
 }
 
 /* The names given, or, without any, all that are set. */
-static enum lh_exit reset(struct policy_command *command, size_t count, const char **words)
+static enum lh_exit reset(struct lh_cli *cli)
 {
     const ProtobufCFieldDescriptor *fields[LH_POLICY_SETTINGS_MAX];
-    size_t field_count = lh_policy_settings(fields);
+    size_t field_count = lh_policy_settings(fields), words = cli->args.word_count;
     Leasehold__V1__Policy policy = LEASEHOLD__V1__POLICY__INIT;
     Google__Protobuf__FieldMask mask = GOOGLE__PROTOBUF__FIELD_MASK__INIT;
-    const Leasehold__V1__GetPolicyResponse *before;
-    struct lh_reply reply = {0};
+    const Leasehold__V1__GetPolicyResponse *before = NULL;
+    const char *ns = namespace_of(cli);
     struct lh_error error = {0};
-    enum lh_exit status = LH_EXIT_DONE;
 
-    mask.paths = lh_arena_alloc(&command->arena, (count + field_count) * sizeof(*mask.paths));
-    for (size_t i = 0; i < count; i++) {
-        const ProtobufCFieldDescriptor *field = lh_policy_field(words[i], &error);
+    if (ns == NULL)
+        return cli->status;
+    mask.paths = lh_arena_alloc(&cli->arena, (words + field_count) * sizeof(*mask.paths));
+    for (size_t i = 2; i < words; i++) {
+        const ProtobufCFieldDescriptor *field = lh_policy_field(cli->args.words[i], &error);
         if (field == NULL)
-            return lh_error_value(command->cli, &error);
+            return lh_error_value(cli, &error);
         mask.paths[mask.n_paths++] = (char *)(uintptr_t)field->name;
     }
-    if (count == 0)
-        status = get(command, &reply, &before);
-    for (size_t i = 0; count == 0 && status == LH_EXIT_DONE && before->own != NULL && i < field_count; i++)
+    if (words == 2 && (before = get(cli, ns)) == NULL)
+        return cli->status;
+    for (size_t i = 0; before != NULL && before->own != NULL && i < field_count; i++)
         if (lh_policy_has(before->own, fields[i]))
             mask.paths[mask.n_paths++] = (char *)(uintptr_t)fields[i]->name;
-    lh_reply_finish(&reply);
-    if (status == LH_EXIT_DONE && mask.n_paths == 0)
-        fprintf(stderr, "%s has no settings of its own\n", command->ns[0] != '\0' ? command->ns : "(root)");
-    return status == LH_EXIT_DONE && mask.n_paths > 0 ? change(command, &policy, &mask) : status;
-}
-
-static enum lh_exit run_verb(struct policy_command *command, const char *verb, size_t count, const char **words)
-{
-    if (strcmp(verb, "show") == 0 && count > 0)
-        return lh_error_usage(command->cli->command, "unexpected argument: %s", words[0]);
-    if (strcmp(verb, "show") == 0)
-        return show(command);
-    if (strcmp(verb, "set") == 0)
-        return set(command, count, words);
-    return reset(command, count, words);
-}
-
-static enum lh_exit run(struct lh_cli *cli)
-{
-    struct policy_command command = {.cli = cli};
-    const char *verb = cli->args.words[0];
-    struct lh_error error = {0};
-    enum lh_exit status;
-
-    if (cli->args.word_count == 1) {
-        if (strcmp(verb, "show") != 0)
-            return lh_error_usage(cli->command, "policy %s needs a namespace; . is the root", verb);
-        status = list(&command);
-        lh_arena_finish(&command.arena);
-        return status;
-    }
-    command.ns = cli->args.words[1];
-    if (lh_check_namespace_or_root(command.ns, &error) != LH_OK)
-        return lh_error_value(cli, &error);
-    if (strcmp(command.ns, ".") == 0)
-        command.ns = "";
-    lh_segments_split(&command.segments, command.ns);
-    status = run_verb(&command, verb, cli->args.word_count - 2, cli->args.words + 2);
-    lh_segments_finish(&command.segments);
-    lh_arena_finish(&command.arena);
-    return status;
+    if (mask.n_paths > 0)
+        return change(cli, ns, &policy, &mask);
+    fprintf(stderr, "%s has no settings of its own\n", ns[0] != '\0' ? ns : "(root)");
+    return LH_EXIT_DONE;
 }
 
 const struct lh_command lh_command_policy = {
@@ -364,9 +311,10 @@ const struct lh_command lh_command_policy = {
                 "  leasehold policy set gpus capacity=8\n"
                 "  leasehold policy show payments.invoices\n"
                 "  leasehold policy reset payments grace\n",
-    .verbs = (const char *const[]){"show", "set", "reset", NULL},
+    .verbs =
+        (const struct lh_verb[]){
+            {"show", 1, 2, "", show, NULL}, {"set", 1, 0, "", set, NULL}, {"reset", 1, 0, "", reset, NULL}, {0}},
     .words_min = 1,
     .words_max = -1,
     .reach = LH_REACH_EITHER,
-    .run = run,
 };

@@ -37,16 +37,12 @@ static const char *parse_enum(const ProtobufCFieldDescriptor *field, const char 
                               char choices[128])
 {
     const ProtobufCEnumDescriptor *type = field->descriptor;
-    Leasehold__V1__Policy any = LEASEHOLD__V1__POLICY__INIT;
-    int *number = (int *)(void *)((char *)&any + field->offset);
 
     choices[0] = '\0';
     for (unsigned i = 0; i < type->n_values; i++) {
+        const char *word = lh_message_word(type, type->values[i].value, arena);
         size_t used = strlen(choices);
-        const char *word;
 
-        *number = type->values[i].value;
-        word = lh_policy_value(&any, field, arena);
         if (word == NULL) /* unspecified */
             continue;
         if (strcmp(word, text) == 0)

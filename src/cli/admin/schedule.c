@@ -6,21 +6,27 @@
 #include "base/text.h"
 #include "cli/admin/admin_internal.h"
 #include "cli/arguments.h"
+#include "cli/database.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
 #include "cli/server.h"
 #include "json/print.h"
+#include "json/row_message.h"
 
-#define PAGE_SIZE 1000
+#define TICKS                                                                                                          \
+    "select t.schedule as namespace, t.state, t.attempts as attempt, t.token, t.owner,"                                \
+    " (extract(epoch from t.at) * 1000000)::bigint as at,"                                                             \
+    " (extract(epoch from t.due_at) * 1000000)::bigint as due_at,"                                                     \
+    " (extract(epoch from t.next_try_at) * 1000000)::bigint as next_try_at,"                                           \
+    " (extract(epoch from t.started_at) * 1000000)::bigint as started_at,"                                             \
+    " (extract(epoch from t.ended_at) * 1000000)::bigint as ended_at,"                                                 \
+    " (extract(epoch from t.until_at) * 1000000)::bigint as until_at,"                                                 \
+    " t.result::text as result, t.error, t.instants, t.by_hand from leasehold.tick t"
 
-static const char *const state_names[] = {"", "due", "running", "done", "failed", "dead", "missed", "skipped"};
+#define SHOWN_NEXT 5
+#define SHOWN_LAST 10
 
 /* --- text --- */
-
-static const char *name_of(const char *const *names, size_t count, int value)
-{
-    return value >= 0 && (size_t)value < count ? names[value] : "?";
-}
 
 /* "2026-11-28T03:00:00Z", which is the key of its lease. */
 static void add_instant(struct lh_grid *table, const Google__Protobuf__Timestamp *at)
@@ -55,7 +61,7 @@ static void add_time_row(struct lh_grid *card, const char *name, const Google__P
     lh_grid_row(card, name, "%s", text);
 }
 
-static void print_schedules(const struct lh_cli *cli, const void *answer)
+static void print_schedules(struct lh_cli *cli, const void *answer)
 {
     const Leasehold__V1__ListSchedulesResponse *response = answer;
     struct lh_grid table = {.columns = 8, .right = 0xe0u};
@@ -82,8 +88,9 @@ static void print_schedules(const struct lh_cli *cli, const void *answer)
     lh_grid_print(&table, stdout);
 }
 
-static void print_settings(const Leasehold__V1__Schedule *schedule)
+static void print_settings(const Leasehold__V1__Schedule *schedule, struct lh_arena *arena)
 {
+    const char *catch_up = lh_message_word(&leasehold__v1__catch_up__descriptor, (int)schedule->catch_up, arena);
     struct lh_grid card = {.columns = 2};
     char *name = lh_namespace_text(schedule->namespace_->segments, schedule->namespace_->n_segments);
 
@@ -95,7 +102,7 @@ static void print_settings(const Leasehold__V1__Schedule *schedule)
     if (schedule->catch_up == LEASEHOLD__V1__CATCH_UP__CATCH_UP_ALL)
         lh_grid_row(&card, "catch up", "all, at most %d", (int)schedule->catch_up_max);
     else
-        lh_grid_row(&card, "catch up", "%s", name_of(lh_catch_up_names, 4, (int)schedule->catch_up));
+        lh_grid_row(&card, "catch up", "%s", catch_up != NULL ? catch_up : "?");
     add_duration_row(&card, "missed after", schedule->tick_deadline, "the next instant");
     lh_grid_row(&card, "at once", "%d", (int)schedule->overlap);
     lh_grid_row(&card, "attempts", "%d", (int)schedule->attempts);
@@ -135,8 +142,9 @@ static char *note_of(const Leasehold__V1__Tick *tick)
 }
 
 /* Those that did not run, and will not, are in capitals: they stand out without colours too. */
-static void add_tick(struct lh_grid *table, const Leasehold__V1__Tick *tick)
+static void add_tick(struct lh_grid *table, const Leasehold__V1__Tick *tick, struct lh_arena *arena)
 {
+    const char *state = lh_message_word(&leasehold__v1__tick_state__descriptor, (int)tick->state, arena);
     bool is_bad = tick->state == LEASEHOLD__V1__TICK_STATE__TICK_STATE_MISSED ||
                   tick->state == LEASEHOLD__V1__TICK_STATE__TICK_STATE_DEAD;
     char took[LH_DURATION_TEXT_BYTES] = "";
@@ -146,7 +154,7 @@ static void add_tick(struct lh_grid *table, const Leasehold__V1__Tick *tick)
     if (is_bad)
         lh_grid_texts(table, tick->state == LEASEHOLD__V1__TICK_STATE__TICK_STATE_MISSED ? "MISSED" : "DEAD", NULL);
     else
-        lh_grid_texts(table, name_of(state_names, 8, (int)tick->state), NULL);
+        lh_grid_texts(table, state != NULL ? state : "?", NULL);
     lh_grid_add(table, tick->attempt > 0 ? "%d" : "", (int)tick->attempt);
     lh_grid_add(table, tick->token > 0 ? "%lld" : "", (long long)tick->token);
     if (tick->started_at != NULL && tick->ended_at != NULL)
@@ -155,12 +163,12 @@ static void add_tick(struct lh_grid *table, const Leasehold__V1__Tick *tick)
     free(note);
 }
 
-static void print_shown(const struct lh_cli *cli, const void *answer)
+static void print_shown(struct lh_cli *cli, const void *answer)
 {
     const Leasehold__V1__GetScheduleResponse *response = answer;
     struct lh_grid table = {.columns = 7, .right = 0x0cu};
 
-    print_settings(response->schedule);
+    print_settings(response->schedule, &cli->arena);
     printf("\nnext\n");
     for (size_t i = 0; i < response->n_next; i++) {
         char text[LH_JSON_TIME_BYTES];
@@ -178,46 +186,24 @@ static void print_shown(const struct lh_cli *cli, const void *answer)
     table.colour = lh_terminal_has_colour(stdout) ? colour_of : NULL;
     lh_grid_texts(&table, "TICK", "STATE", "ATTEMPT", "TOKEN", "TOOK", "OWNER", "", NULL);
     for (size_t i = 0; i < response->n_ticks; i++)
-        add_tick(&table, response->ticks[i]);
+        add_tick(&table, response->ticks[i], &cli->arena);
     lh_grid_print(&table, stdout);
-}
-
-/* --- calls --- */
-
-/* Prints the answer by `print`, or as JSON. */
-static enum lh_exit ask(const struct lh_cli *cli, ProtobufCMessage *request, struct lh_arena *arena,
-                        void (*print)(const struct lh_cli *cli, const void *answer))
-{
-    struct lh_reply reply;
-    enum lh_exit status;
-    const void *answer = lh_schedule_call(cli, request, arena, &reply, &status);
-
-    if (answer != NULL && !lh_print_json(cli, answer))
-        print(cli, answer);
-    lh_reply_finish(&reply);
-    return status;
 }
 
 /* --- add, list, show --- */
 
-/* An expression may be several words of the command line: every 10 min. A new string. */
-static char *expression_of(const struct lh_args *args)
+/* An expression may be several words of the command line: every 10 min. */
+static enum lh_exit add(struct lh_cli *cli)
 {
-    char *expression = lh_strdup(args->words[2]);
+    char *expression = lh_strdup(cli->args.words[2]);
+    enum lh_exit status;
 
-    for (size_t i = 3; i < args->word_count; i++) {
-        char *longer = lh_format("%s %s", expression, args->words[i]);
+    for (size_t i = 3; i < cli->args.word_count; i++) {
+        char *longer = lh_format("%s %s", expression, cli->args.words[i]);
         free(expression);
         expression = longer;
     }
-    return expression;
-}
-
-static enum lh_exit add(struct lh_cli *cli)
-{
-    char *expression = expression_of(&cli->args);
-    enum lh_exit status = lh_schedule_set(cli, cli->args.words[1], expression, NULL);
-
+    status = lh_schedule_set(cli, cli->args.words[1], expression, NULL);
     free(expression);
     return status;
 }
@@ -226,53 +212,130 @@ static enum lh_exit list(struct lh_cli *cli)
 {
     Leasehold__V1__ListSchedulesRequest request = LEASEHOLD__V1__LIST_SCHEDULES_REQUEST__INIT;
     const char *ns = cli->args.word_count > 1 ? cli->args.words[1] : "";
-    struct lh_segments segments = {.count = 0};
-    struct lh_arena arena = {0};
+    const char *below = strcmp(ns, ".") == 0 ? "" : ns;
+    const Leasehold__V1__Namespace *in;
     struct lh_error error = {0};
-    enum lh_exit status;
 
     if (lh_check_namespace_or_root(ns, &error) != LH_OK)
         return lh_error_value(cli, &error);
-    lh_segments_split(&segments, ns);
-    request.namespace_ = segments.list;
-    request.n_namespace_ = segments.count;
+    in = lh_take_namespace(ns, &cli->arena);
+    request.namespace_ = in->segments;
+    request.n_namespace_ = in->n_segments;
     request.include_children = true;
-    request.page_size = PAGE_SIZE;
-    status = ask(cli, &request.base, &arena, print_schedules);
-    lh_arena_finish(&arena);
-    lh_segments_finish(&segments);
-    return status;
+    return lh_ask_and_print(
+        cli, &request.base,
+        &(struct lh_ask){.sql = LH_SCHEDULES_SQL
+                         " where $1 = '' or s.name = $1 or starts_with(s.name, $1 || '.') order by s.name",
+                         .values = &below,
+                         .value_count = 1},
+        print_schedules);
 }
 
-static enum lh_exit show(struct lh_cli *cli, Leasehold__V1__Namespace *name, struct lh_arena *arena)
+/* Returns a new request about the schedule that was named; NULL: an error was printed. */
+static void *named(struct lh_cli *cli, const ProtobufCMessageDescriptor *type)
 {
-    Leasehold__V1__GetScheduleRequest request = LEASEHOLD__V1__GET_SCHEDULE_REQUEST__INIT;
+    ProtobufCMessage *request = lh_message_new(type, &cli->arena);
     struct lh_error error = {0};
 
-    if (lh_schedule_take_count(&cli->args, "next", &request.next, &error) != LH_OK ||
-        lh_schedule_take_count(&cli->args, "last", &request.last, &error) != LH_OK)
+    if (lh_check_namespace(cli->args.words[1], &error) != LH_OK) {
+        cli->status = lh_error_value(cli, &error);
+        return NULL;
+    }
+    *(Leasehold__V1__Namespace **)lh_message_field(request, "namespace") =
+        lh_take_namespace(cli->args.words[1], &cli->arena);
+    return request;
+}
+
+/* The rows of a statement about a schedule, at most so many. */
+static bool rows_of(struct lh_cli *cli, const char *sql, int32_t most, struct lh_rows *rows)
+{
+    char number[12];
+    const char *const values[] = {cli->args.words[1], number};
+
+    snprintf(number, sizeof(number), "%d", (int)most);
+    return lh_ask_rows(cli, &(struct lh_ask){.sql = sql, .values = values, .value_count = most > 0 ? 2 : 1}, rows);
+}
+
+static const void *get_by_database(struct lh_cli *cli, const Leasehold__V1__GetScheduleRequest *request)
+{
+    static const char instants[] =
+        "select (extract(epoch from i) * 1000000)::bigint as at from leasehold.schedule s cross join lateral"
+        " leasehold.schedule_instants(s.expression, s.time_zone,"
+        " greatest(clock_timestamp(), s.starts_at - interval '1 s'), $2) i"
+        " where s.name = $1 and not s.paused and (s.ends_at is null or i <= s.ends_at) order by i";
+    struct lh_arena *arena = &cli->arena;
+    Leasehold__V1__GetScheduleResponse *response =
+        lh_message_new(&leasehold__v1__get_schedule_response__descriptor, arena);
+    struct lh_rows rows;
+
+    if (!rows_of(cli, LH_SCHEDULES_SQL " where s.name = $1", 0, &rows))
+        return NULL;
+    if (rows.row_count == 0) {
+        cli->status = lh_error_print("there is no schedule %s", cli->args.words[1]);
+        return NULL;
+    }
+    response->schedule = lh_row_message(&leasehold__v1__schedule__descriptor, &rows, 0, arena);
+    if (!rows_of(cli, instants, request->next != 0 ? request->next : SHOWN_NEXT, &rows))
+        return NULL;
+    response->next = lh_arena_alloc(arena, (rows.row_count + 1) * sizeof(*response->next));
+    for (; response->n_next < rows.row_count; response->n_next++)
+        response->next[response->n_next] =
+            lh_message_timestamp(strtoll(lh_rows_cell(&rows, response->n_next, "at"), NULL, 10), arena);
+    if (!rows_of(cli, TICKS " where t.schedule = $1 order by t.at desc limit $2::bigint",
+                 request->last != 0 ? request->last : SHOWN_LAST, &rows))
+        return NULL;
+    response->ticks = lh_arena_alloc(arena, (rows.row_count + 1) * sizeof(*response->ticks));
+    for (; response->n_ticks < rows.row_count; response->n_ticks++)
+        response->ticks[response->n_ticks] =
+            lh_row_message(&leasehold__v1__tick__descriptor, &rows, response->n_ticks, arena);
+    return response;
+}
+
+static enum lh_exit show(struct lh_cli *cli)
+{
+    static const struct lh_taken taken[] = {
+        {.option = "next", .least = 1, .most = 1000}, {.option = "last", .least = 1, .most = 1000}, {0}};
+    Leasehold__V1__GetScheduleRequest *request = named(cli, &leasehold__v1__get_schedule_request__descriptor);
+    struct lh_error error = {0};
+    const void *answer;
+
+    if (request == NULL)
+        return cli->status;
+    if (lh_take_options(&cli->args, taken, &request->base, &cli->arena, &error) != LH_OK)
         return lh_error_value(cli, &error);
-    request.namespace_ = name;
-    return ask(cli, &request.base, arena, print_shown);
+    answer = cli->uses_database ? get_by_database(cli, request)
+                                : lh_ask(cli, &request->base, &(struct lh_ask){.kind = LH_ASK_READ});
+    if (answer != NULL && !lh_print_json(cli, answer))
+        print_shown(cli, answer);
+    return cli->status;
 }
 
 /* --- pause, resume, run-now, remove --- */
 
-static void print_paused(const struct lh_cli *cli, const void *answer)
+static void print_paused(struct lh_cli *cli, const void *answer)
 {
     printf("%s is %s\n", cli->args.words[1], strcmp(cli->args.words[0], "pause") == 0 ? "paused" : "resumed");
 }
 
-static enum lh_exit pause_or_resume(struct lh_cli *cli, Leasehold__V1__Namespace *name, struct lh_arena *arena)
+static enum lh_exit pause_or_resume(struct lh_cli *cli)
 {
-    Leasehold__V1__PauseScheduleRequest request = LEASEHOLD__V1__PAUSE_SCHEDULE_REQUEST__INIT;
+    Leasehold__V1__PauseScheduleRequest *request = named(cli, &leasehold__v1__pause_schedule_request__descriptor);
 
-    request.namespace_ = name;
-    request.paused = strcmp(cli->args.words[0], "pause") == 0;
-    return ask(cli, &request.base, arena, print_paused);
+    if (request == NULL)
+        return cli->status;
+    request->paused = strcmp(cli->args.words[0], "pause") == 0;
+    return lh_ask_and_print(cli, &request->base,
+                            &(struct lh_ask){.kind = LH_ASK_AGAIN,
+                                             .sql = request->paused ? "select leasehold.pause_schedule($1, true)"
+                                                                    : "select leasehold.pause_schedule($1, false)",
+                                             .values = cli->args.words + 1,
+                                             .value_count = 1,
+                                             .then = LH_SCHEDULES_SQL " where s.name = $1",
+                                             .then_count = 1},
+                            print_paused);
 }
 
-static void print_due(const struct lh_cli *cli, const void *answer)
+static void print_due(struct lh_cli *cli, const void *answer)
 {
     const Google__Protobuf__Timestamp *due = ((const Leasehold__V1__RunScheduleNowResponse *)answer)->at;
     char at[LH_JSON_TIME_BYTES] = "";
@@ -282,92 +345,32 @@ static void print_due(const struct lh_cli *cli, const void *answer)
     printf("%s is due at %s\n", cli->args.words[1], at);
 }
 
-static enum lh_exit run_now(struct lh_cli *cli, Leasehold__V1__Namespace *name, struct lh_arena *arena)
+/* Within a second a repeat finds the same tick; later it would make another one. */
+static enum lh_exit run_now(struct lh_cli *cli)
 {
-    Leasehold__V1__RunScheduleNowRequest request = LEASEHOLD__V1__RUN_SCHEDULE_NOW_REQUEST__INIT;
+    static const char sql[] =
+        "select extract(epoch from leasehold.run_schedule_now($1))::bigint as seconds, 0 as nanos";
+    ProtobufCMessage *request = named(cli, &leasehold__v1__run_schedule_now_request__descriptor);
+    const struct lh_ask ask = {.kind = LH_ASK_ONCE, .sql = sql, .values = cli->args.words + 1, .value_count = 1};
 
-    request.namespace_ = name;
-    return ask(cli, &request.base, arena, print_due);
+    return request == NULL ? cli->status : lh_ask_and_print(cli, request, &ask, print_due);
 }
 
-static enum lh_exit remove_schedule(struct lh_cli *cli, Leasehold__V1__Namespace *name, struct lh_arena *arena)
+static enum lh_exit remove_schedule(struct lh_cli *cli)
 {
-    Leasehold__V1__RemoveScheduleRequest request = LEASEHOLD__V1__REMOVE_SCHEDULE_REQUEST__INIT;
-    const Leasehold__V1__RemoveScheduleResponse *response;
-    struct lh_reply reply;
-    enum lh_exit status;
+    static const char sql[] = "select leasehold.remove_schedule($1) as removed";
+    ProtobufCMessage *request = named(cli, &leasehold__v1__remove_schedule_request__descriptor);
+    const struct lh_ask ask = {.kind = LH_ASK_ONCE, .sql = sql, .values = cli->args.words + 1, .value_count = 1};
+    const Leasehold__V1__RemoveScheduleResponse *response = request != NULL ? lh_ask(cli, request, &ask) : NULL;
 
-    request.namespace_ = name;
-    response = lh_schedule_call(cli, &request.base, arena, &reply, &status);
     if (response != NULL && !lh_print_json(cli, response) && response->removed)
         printf("%s is removed\n", cli->args.words[1]);
     if (response != NULL && !response->removed)
-        status = lh_error_print("there is no schedule %s", cli->args.words[1]);
-    lh_reply_finish(&reply);
-    return status;
+        return lh_error_print("there is no schedule %s", cli->args.words[1]);
+    return cli->status;
 }
 
-/* --- the words --- */
-
-static enum lh_exit run_named(struct lh_cli *cli)
-{
-    const char *verb = cli->args.words[0], *name = cli->args.words[1];
-    struct lh_segments segments = {.count = 0};
-    struct lh_arena arena = {0};
-    struct lh_error error = {0};
-    enum lh_exit status;
-
-    if (cli->args.word_count > 2)
-        return lh_error_usage(cli->command, "unexpected argument: %s", cli->args.words[2]);
-    if (lh_check_namespace(name, &error) != LH_OK)
-        return lh_error_value(cli, &error);
-    lh_segments_split(&segments, name);
-    if (strcmp(verb, "show") == 0)
-        status = show(cli, &segments.message, &arena);
-    else if (strcmp(verb, "run-now") == 0)
-        status = run_now(cli, &segments.message, &arena);
-    else if (strcmp(verb, "remove") == 0)
-        status = remove_schedule(cli, &segments.message, &arena);
-    else
-        status = pause_or_resume(cli, &segments.message, &arena);
-    lh_arena_finish(&arena);
-    lh_segments_finish(&segments);
-    return status;
-}
-
-/* Options that belong to one subcommand. */
-static const struct {
-    const char *option;
-    const char *verb;
-} owners[] = {
-    {"starts-at", "add"}, {"ends-at", "add"},  {"catch-up", "add"}, {"catch-up-max", "add"}, {"tick-deadline", "add"},
-    {"overlap", "add"},   {"jitter", "add"},   {"attempts", "add"}, {"backoff", "add"},      {"next", "show"},
-    {"last", "show"},     {"apply", "import"}, {"below", "import"}, {"system", "import"},
-};
-
-static enum lh_exit run(struct lh_cli *cli)
-{
-    const struct lh_args *args = &cli->args;
-    const char *verb = args->words[0];
-    bool is_add = strcmp(verb, "add") == 0, is_list = strcmp(verb, "list") == 0,
-         is_import = strcmp(verb, "import") == 0;
-
-    for (size_t i = 0; i < sizeof(owners) / sizeof(owners[0]); i++)
-        if (lh_args_has(args, owners[i].option) && strcmp(owners[i].verb, verb) != 0)
-            return lh_error_usage(cli->command, "--%s is for schedule %s only", owners[i].option, owners[i].verb);
-    if (is_add && args->word_count < 3)
-        return lh_error_usage(cli->command, "missing argument; usage: leasehold schedule add NAME EXPRESSION");
-    if (!is_add && !is_list && args->word_count < 2)
-        return lh_error_usage(cli->command, "missing argument; usage: leasehold schedule %s %s", verb,
-                              is_import ? "CRONTAB" : "NAME");
-    if ((is_list || is_import) && args->word_count > 2)
-        return lh_error_usage(cli->command, "unexpected argument: %s", args->words[2]);
-    if (is_add)
-        return add(cli);
-    if (is_list)
-        return list(cli);
-    return is_import ? lh_schedule_import(cli) : run_named(cli);
-}
+/* --- the command --- */
 
 static const struct lh_option options[] = {
     {"time-zone", 0, "ZONE",
@@ -425,9 +428,19 @@ const struct lh_command lh_command_schedule = {
                 "  leasehold schedule show reports.nightly\n"
                 "  crontab -l | leasehold schedule import -\n"
                 "  leasehold schedule import /etc/crontab --apply\n",
-    .verbs = (const char *const[]){"add", "list", "show", "pause", "resume", "run-now", "remove", "import", NULL},
+    .verbs =
+        (const struct lh_verb[]){
+            {"add", 3, 0, "NAME EXPRESSION", add,
+             " starts-at ends-at catch-up catch-up-max tick-deadline overlap jitter attempts backoff "},
+            {"list", 1, 2, "", list, NULL},
+            {"show", 2, 2, "NAME", show, " next last "},
+            {"pause", 2, 2, "NAME", pause_or_resume, NULL},
+            {"resume", 2, 2, "NAME", pause_or_resume, NULL},
+            {"run-now", 2, 2, "NAME", run_now, NULL},
+            {"remove", 2, 2, "NAME", remove_schedule, NULL},
+            {"import", 2, 2, "CRONTAB", lh_schedule_import, " apply below system "},
+            {0}},
     .words_min = 1,
     .words_max = -1,
     .reach = LH_REACH_EITHER,
-    .run = run,
 };

@@ -1,143 +1,106 @@
-/* Setting a schedule: the options of schedule add, and its call. */
-#include "cli/admin/admin_internal.h"
-
+/* Setting a schedule: the options of schedule add, and its call; without a daemon by the function that people have in SQL. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "cli/admin/admin_internal.h"
 #include "cli/arguments.h"
+#include "cli/database.h"
 #include "cli/error.h"
 #include "cli/server.h"
 #include "json/print.h"
+#include "json/row_message.h"
 
-enum lh_status lh_schedule_take_count(const struct lh_args *args, const char *option, int32_t *value,
-                                      struct lh_error *error)
-{
-    const char *text = lh_args_value(args, option);
-    int64_t number;
-
-    if (text == NULL)
-        return LH_OK;
-    if (lh_check_number(option, text, 1, 1000, &number, error) != LH_OK)
-        return LH_INVALID_ARGUMENT;
-    *value = (int32_t)number;
-    return LH_OK;
-}
-
-static enum lh_status take_duration(const struct lh_args *args, const char *option, int64_t least_us,
-                                    Google__Protobuf__Duration *message, Google__Protobuf__Duration **field,
-                                    struct lh_error *error)
-{
-    const char *text = lh_args_value(args, option);
-    int64_t duration_us;
-
-    if (text == NULL)
-        return LH_OK;
-    if (lh_check_duration(option, text, least_us, &duration_us, error) != LH_OK)
-        return LH_INVALID_ARGUMENT;
-    *message = lh_duration_message(duration_us);
-    *field = message;
-    return LH_OK;
-}
-
-/* "2026-11-28T03:00:00Z", "2026-11-28T04:00:00+01:00", "2026-11-28". */
-static enum lh_status take_time(const struct lh_args *args, const char *option, Google__Protobuf__Timestamp *message,
-                                Google__Protobuf__Timestamp **field, struct lh_error *error)
-{
-    static const char *const formats[] = {"%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z", "%Y-%m-%d"};
-    const char *text = lh_args_value(args, option), *rest = NULL;
-    struct tm parts;
-    int64_t offset_s;
-
-    if (text == NULL)
-        return LH_OK;
-    for (size_t i = 0; i < 3 && (rest == NULL || *rest != '\0'); i++) {
-        memset(&parts, 0, sizeof(parts));
-        rest = strptime(text, formats[i], &parts);
+#define COUNT(name)                                                                                                    \
+    {                                                                                                                  \
+        .option = name, .least = 1, .most = 1000                                                                       \
     }
-    if (rest == NULL || *rest != '\0')
-        return lh_error_set(error, LH_INVALID_ARGUMENT,
-                            "invalid %s '%.64s'; use a time such as 2026-11-28T03:00:00Z, or a day such as 2026-11-28",
-                            option, text);
-    google__protobuf__timestamp__init(message);
-    offset_s = parts.tm_gmtoff; /* timegm(3) sets it to 0 */
-    message->seconds = timegm(&parts) - offset_s;
-    *field = message;
-    return LH_OK;
-}
 
-static enum lh_status take_catch_up(const struct lh_args *args, Leasehold__V1__CatchUp *catch_up,
-                                    struct lh_error *error)
-{
-    const char *text = lh_args_value(args, "catch-up");
-
-    for (int i = 1; text != NULL && i < 4; i++)
-        if (strcmp(text, lh_catch_up_names[i]) == 0) {
-            *catch_up = (Leasehold__V1__CatchUp)i;
-            return LH_OK;
-        }
-    return text == NULL
-               ? LH_OK
-               : lh_error_set(error, LH_INVALID_ARGUMENT, "invalid catch-up '%.64s'; use none, last or all", text);
-}
-
-/* The messages that a schedule points to. */
-struct parts {
-    struct lh_segments segments;
-    Google__Protobuf__Timestamp starts_at, ends_at;
-    Google__Protobuf__Duration tick_deadline, jitter, backoff;
+static const struct lh_taken taken[] = {
+    {.option = "time-zone"},
+    {.option = "starts-at"},
+    {.option = "ends-at"},
+    {.option = "catch-up"},
+    COUNT("catch-up-max"),
+    COUNT("overlap"),
+    COUNT("attempts"),
+    {.option = "tick-deadline", .least = LH_US_PER_S},
+    {.option = "jitter"},
+    {.option = "backoff"},
+    {0},
 };
 
-static enum lh_status take_settings(const struct lh_args *args, Leasehold__V1__Schedule *schedule, struct parts *parts,
-                                    struct lh_error *error)
+static const char *number(int64_t value, struct lh_arena *arena)
 {
-    const char *zone = lh_args_value(args, "time-zone");
+    char text[24];
 
-    if (zone != NULL)
-        schedule->time_zone = (char *)(uintptr_t)zone;
-    if (take_time(args, "starts-at", &parts->starts_at, &schedule->starts_at, error) != LH_OK ||
-        take_time(args, "ends-at", &parts->ends_at, &schedule->ends_at, error) != LH_OK ||
-        take_catch_up(args, &schedule->catch_up, error) != LH_OK ||
-        lh_schedule_take_count(args, "catch-up-max", &schedule->catch_up_max, error) != LH_OK ||
-        lh_schedule_take_count(args, "overlap", &schedule->overlap, error) != LH_OK ||
-        lh_schedule_take_count(args, "attempts", &schedule->attempts, error) != LH_OK ||
-        take_duration(args, "tick-deadline", LH_US_PER_S, &parts->tick_deadline, &schedule->tick_deadline, error) !=
-            LH_OK ||
-        take_duration(args, "jitter", 0, &parts->jitter, &schedule->jitter, error) != LH_OK ||
-        take_duration(args, "backoff", 0, &parts->backoff, &schedule->backoff, error) != LH_OK)
-        return LH_INVALID_ARGUMENT;
-    return LH_OK;
+    snprintf(text, sizeof(text), "%lld", (long long)value);
+    return lh_arena_strdup(arena, text);
 }
 
-enum lh_exit lh_schedule_set(const struct lh_cli *cli, const char *name, const char *expression, const char *time_zone)
+static const char *duration(const Google__Protobuf__Duration *value, struct lh_arena *arena)
+{
+    return value == NULL ? NULL : number(lh_duration_us(value), arena);
+}
+
+static const char *timestamp(const Google__Protobuf__Timestamp *value, struct lh_arena *arena)
+{
+    return value == NULL ? NULL : number(lh_timestamp_us(value), arena);
+}
+
+static const Leasehold__V1__SetScheduleResponse *set(struct lh_cli *cli, const char *name,
+                                                     Leasehold__V1__Schedule *schedule)
 {
     Leasehold__V1__SetScheduleRequest request = LEASEHOLD__V1__SET_SCHEDULE_REQUEST__INIT;
+    struct lh_arena *arena = &cli->arena;
+    const char *catch_up = lh_message_word(&leasehold__v1__catch_up__descriptor, (int)schedule->catch_up, arena);
+    const char *const values[] = {
+        name,
+        schedule->expression,
+        schedule->time_zone[0] != '\0' ? schedule->time_zone : "UTC",
+        timestamp(schedule->starts_at, arena),
+        timestamp(schedule->ends_at, arena),
+        catch_up != NULL ? catch_up : "last",
+        number(schedule->catch_up_max != 0 ? schedule->catch_up_max : 100, arena),
+        duration(schedule->tick_deadline, arena),
+        number(schedule->overlap != 0 ? schedule->overlap : 1, arena),
+        duration(schedule->jitter, arena),
+        number(schedule->attempts != 0 ? schedule->attempts : 3, arena),
+        duration(schedule->backoff, arena),
+    };
+    const struct lh_ask ask = {
+        .kind = LH_ASK_AGAIN,
+        .sql = "select leasehold.set_schedule($1, $2, $3, timestamptz '1970-01-01Z' + $4::bigint * interval '1 us',"
+               " timestamptz '1970-01-01Z' + $5::bigint * interval '1 us', $6, $7, $8::bigint * interval '1 us', $9,"
+               " coalesce($10::bigint, 0) * interval '1 us', $11, coalesce($12::bigint, 60000000) * interval '1 us')",
+        .values = values,
+        .value_count = 12,
+        .then = LH_SCHEDULES_SQL " where s.name = $1",
+        .then_count = 1};
+
+    request.schedule = schedule;
+    return lh_ask(cli, &request.base, &ask);
+}
+
+enum lh_exit lh_schedule_set(struct lh_cli *cli, const char *name, const char *expression, const char *time_zone)
+{
     Leasehold__V1__Schedule schedule = LEASEHOLD__V1__SCHEDULE__INIT;
     const Leasehold__V1__SetScheduleResponse *response;
-    struct parts parts = {.segments.count = 0};
-    struct lh_arena arena = {0};
     struct lh_error error = {0};
-    struct lh_reply reply;
-    enum lh_exit status;
 
-    if (lh_check_namespace(name, &error) != LH_OK || take_settings(&cli->args, &schedule, &parts, &error) != LH_OK)
+    if (lh_check_namespace(name, &error) != LH_OK ||
+        lh_take_options(&cli->args, taken, &schedule.base, &cli->arena, &error) != LH_OK)
         return lh_error_value(cli, &error);
-    lh_segments_split(&parts.segments, name);
-    schedule.namespace_ = &parts.segments.message;
+    schedule.namespace_ = lh_take_namespace(name, &cli->arena);
     schedule.expression = (char *)(uintptr_t)expression;
     if (time_zone != NULL && time_zone[0] != '\0')
         schedule.time_zone = (char *)(uintptr_t)time_zone;
-    request.schedule = &schedule;
-    response = lh_schedule_call(cli, &request.base, &arena, &reply, &status);
+    response = set(cli, name, &schedule);
     if (response != NULL && response->schedule != NULL && !lh_print_json(cli, response->schedule)) {
         char next[LH_JSON_TIME_BYTES] = "never";
         if (response->schedule->next_at != NULL)
             lh_json_timestamp(response->schedule->next_at->seconds, response->schedule->next_at->nanos, next);
         printf("%s: %s in %s, next %s\n", name, response->schedule->expression, response->schedule->time_zone, next);
     }
-    lh_reply_finish(&reply);
-    lh_arena_finish(&arena);
-    lh_segments_finish(&parts.segments);
-    return status;
+    return cli->status;
 }

@@ -13,50 +13,41 @@
 #include "cli/print.h"
 #include "cli/server.h"
 
-#define PAGE_SIZE 1000
-
 /* --- create --- */
 
-static void print_created(const char *name, const Leasehold__V1__CreateTokenResponse *response)
+static void print_created(struct lh_cli *cli, const void *answer)
 {
+    const Leasehold__V1__CreateTokenResponse *response = answer;
     char when[LH_TIME_TEXT_BYTES] = "";
 
     printf("%s\n", response->token);
     if (response->expires_at != NULL)
         lh_time_format(response->expires_at->seconds, when);
-    fprintf(stderr, "token %s of token:%s %s%s; it is shown only now\n", response->id, name,
+    fprintf(stderr, "token %s of token:%s %s%s; it is shown only now\n", response->id, cli->args.words[1],
             response->expires_at != NULL ? "expires " : "does not expire", when);
 }
 
-static enum lh_exit create(struct lh_cli *cli, const char *name, struct lh_arena *arena)
+static enum lh_exit create(struct lh_cli *cli)
 {
     static const char sql[] =
         "select t.token, t.id, (extract(epoch from t.expires_at) * 1000000)::bigint as expires_at_us"
         "  from leasehold.token_create($1, $2::bigint * interval '1 us') t";
+    static const struct lh_taken taken[] = {{.option = "expires", .least = 1}, {0}};
     Leasehold__V1__CreateTokenRequest request = LEASEHOLD__V1__CREATE_TOKEN_REQUEST__INIT;
-    const Leasehold__V1__CreateTokenResponse *response;
-    Google__Protobuf__Duration duration;
-    const char *expires = lh_args_value(&cli->args, "expires");
-    char us[24];
-    const char *const values[] = {name, expires != NULL ? us : NULL};
+    const char *values[] = {cli->args.words[1], NULL};
     struct lh_error error = {0};
-    struct lh_reply reply;
-    int64_t expires_us = 0;
-    enum lh_exit status;
+    char us[24];
 
-    if (expires != NULL && lh_check_duration("expires", expires, 1, &expires_us, &error) != LH_OK)
+    request.name = (char *)(uintptr_t)cli->args.words[1];
+    if (lh_take_options(&cli->args, taken, &request.base, &cli->arena, &error) != LH_OK)
         return lh_error_value(cli, &error);
-    snprintf(us, sizeof(us), "%" PRId64, expires_us);
-    duration = lh_duration_message(expires_us);
-    request.name = (char *)(uintptr_t)name;
-    request.expires = expires != NULL ? &duration : NULL;
-    response =
-        lh_admin_ask(cli, &(struct lh_admin_call){LH_DATABASE_WRITE, "CreateToken", &request.base, sql, values, 2},
-                     arena, &reply, &status);
-    if (response != NULL && !lh_print_json(cli, response))
-        print_created(name, response);
-    lh_reply_finish(&reply);
-    return status;
+    if (request.expires != NULL) {
+        snprintf(us, sizeof(us), "%" PRId64, lh_duration_us(request.expires));
+        values[1] = us;
+    }
+    return lh_ask_and_print(cli, &request.base,
+                            &(struct lh_ask){.kind = LH_ASK_ONCE, .sql = sql, .values = values, .value_count = 2},
+                            print_created);
 }
 
 /* --- list --- */
@@ -70,8 +61,9 @@ static void add_time(struct lh_grid *table, const Google__Protobuf__Timestamp *a
     lh_grid_texts(table, text, NULL);
 }
 
-static void print_tokens(const Leasehold__V1__ListTokensResponse *response)
+static void print_tokens(struct lh_cli *cli, const void *answer)
 {
+    const Leasehold__V1__ListTokensResponse *response = answer;
     struct lh_grid table = {.columns = 5};
 
     if (response->n_tokens == 0) {
@@ -89,7 +81,7 @@ static void print_tokens(const Leasehold__V1__ListTokensResponse *response)
     lh_grid_print(&table, stdout);
 }
 
-static enum lh_exit list(struct lh_cli *cli, struct lh_arena *arena)
+static enum lh_exit list(struct lh_cli *cli)
 {
     static const char sql[] = "select t.id, t.name, t.created_by,"
                               " (extract(epoch from t.created_at) * 1000000)::bigint as created_at_us,"
@@ -98,65 +90,32 @@ static enum lh_exit list(struct lh_cli *cli, struct lh_arena *arena)
                               "  from leasehold.access_token t"
                               " order by t.name, t.id collate \"C\"";
     Leasehold__V1__ListTokensRequest request = LEASEHOLD__V1__LIST_TOKENS_REQUEST__INIT;
-    const Leasehold__V1__ListTokensResponse *response;
-    struct lh_reply reply;
-    enum lh_exit status;
 
-    request.page_size = PAGE_SIZE;
-    response = lh_admin_ask(cli, &(struct lh_admin_call){LH_DATABASE_READ, "ListTokens", &request.base, .sql = sql},
-                            arena, &reply, &status);
-    if (response != NULL && !lh_print_json(cli, response))
-        print_tokens(response);
-    lh_reply_finish(&reply);
-    return status;
+    return lh_ask_and_print(cli, &request.base, &(struct lh_ask){.sql = sql}, print_tokens);
 }
 
 /* --- revoke --- */
 
-static enum lh_exit revoke(struct lh_cli *cli, const char *name_or_id, struct lh_arena *arena)
+static enum lh_exit revoke(struct lh_cli *cli)
 {
     Leasehold__V1__RevokeTokenRequest request = LEASEHOLD__V1__REVOKE_TOKEN_REQUEST__INIT;
     const Leasehold__V1__RevokeTokenResponse *response;
-    struct lh_reply reply;
-    enum lh_exit status;
+    const char *name_or_id = cli->args.words[1];
 
     request.name_or_id = (char *)(uintptr_t)name_or_id;
-    response = lh_admin_ask(cli,
-                            &(struct lh_admin_call){LH_DATABASE_WRITE, "RevokeToken", &request.base,
-                                                    "select leasehold.token_revoke($1) as revoked", &name_or_id, 1},
-                            arena, &reply, &status);
+    response = lh_ask(cli, &request.base,
+                      &(struct lh_ask){.kind = LH_ASK_ONCE,
+                                       .sql = "select leasehold.token_revoke($1) as revoked",
+                                       .values = &name_or_id,
+                                       .value_count = 1});
     if (response != NULL && !lh_print_json(cli, response) && response->revoked > 0)
         printf("%" PRId64 " token%s revoked\n", response->revoked, response->revoked == 1 ? "" : "s");
     if (response != NULL && response->revoked == 0)
-        status = lh_error_print("no token has the name or the ID %s", name_or_id);
-    lh_reply_finish(&reply);
-    return status;
+        return lh_error_print("no token has the name or the ID %s", name_or_id);
+    return cli->status;
 }
 
-/* --- the words --- */
-
-static enum lh_exit run(struct lh_cli *cli)
-{
-    const struct lh_args *args = &cli->args;
-    const char *verb = args->words[0];
-    bool is_list = strcmp(verb, "list") == 0, is_create = strcmp(verb, "create") == 0;
-    struct lh_arena arena = {0};
-    enum lh_exit status;
-
-    if (is_list && args->word_count > 1)
-        return lh_error_usage(cli->command, "unexpected argument: %s", args->words[1]);
-    if (!is_list && args->word_count < 2)
-        return lh_error_usage(cli->command, "missing argument; usage: leasehold token %s",
-                              is_create ? "create NAME" : "revoke NAME|ID");
-    if (!is_create && lh_args_has(args, "expires"))
-        return lh_error_usage(cli->command, "--expires is for token create only");
-    if (is_list)
-        status = list(cli, &arena);
-    else
-        status = is_create ? create(cli, args->words[1], &arena) : revoke(cli, args->words[1], &arena);
-    lh_arena_finish(&arena);
-    return status;
-}
+/* --- the command --- */
 
 static const struct lh_option options[] = {
     {"expires", 0, "DURATION", "create: how long the token is valid, such as 90d. Default: until it is revoked."},
@@ -180,9 +139,11 @@ const struct lh_command lh_command_token = {
                 "  leasehold access grant token:ci jobs read lease\n"
                 "  leasehold list jobs --token-file ci.token\n"
                 "  leasehold token revoke 3f9c01ab\n",
-    .verbs = (const char *const[]){"create", "list", "revoke", NULL},
+    .verbs = (const struct lh_verb[]){{"create", 2, 2, "NAME", create, " expires "},
+                                      {"list", 1, 1, "", list, NULL},
+                                      {"revoke", 2, 2, "NAME|ID", revoke, NULL},
+                                      {0}},
     .words_min = 1,
     .words_max = 2,
     .reach = LH_REACH_EITHER,
-    .run = run,
 };

@@ -29,7 +29,7 @@ struct acquire {
 static struct lh_by_key by_key(struct acquire *acquire)
 {
     return (struct lh_by_key){.caller = acquire->server.caller,
-                              .scope = &acquire->asked.scope.message,
+                              .scope = acquire->asked.scope,
                               .lease_key = acquire->asked.lease_key,
                               .deadline_us = lh_clock_us() + LH_US_PER_S};
 }
@@ -175,15 +175,12 @@ static enum lh_exit run(struct lh_cli *cli)
     struct lh_error error = {0};
     enum lh_exit status;
 
-    if (lh_cli_acquire_take(&acquire.asked, &cli->args, &error) != LH_OK) {
-        status = lh_error_value(cli, &error);
-    } else {
-        status = lh_server_open(&acquire.server, cli);
-        if (status == LH_EXIT_DONE)
-            status = take(&acquire);
-        lh_server_close(&acquire.server);
-    }
-    lh_cli_acquire_finish(&acquire.asked);
+    if (lh_cli_acquire_take(&acquire.asked, cli, &error) != LH_OK)
+        return lh_error_value(cli, &error);
+    status = lh_server_open(&acquire.server, cli);
+    if (status == LH_EXIT_DONE)
+        status = take(&acquire);
+    lh_server_close(&acquire.server);
     return status;
 }
 

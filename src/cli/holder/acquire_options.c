@@ -160,8 +160,9 @@ static enum lh_status take_owner(struct lh_cli_acquire *asked, const struct lh_a
     return lh_bounds_text("owner", LH_TEXT_OWNER, text, error);
 }
 
-enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
+enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, struct lh_cli *cli, struct lh_error *error)
 {
+    const struct lh_args *args = &cli->args;
     const char *duration = lh_args_value(args, "duration");
 
     asked->duration_us = 30 * LH_US_PER_S;
@@ -174,12 +175,8 @@ enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh
     if (take_wait(&asked->options, args, error) != LH_OK || take_lease_key(asked, args, error) != LH_OK ||
         take_owner(asked, args, error) != LH_OK || take_labels(asked, args, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    return lh_scope_message_init(&asked->scope, args->words[0], args->words[1], error) ? LH_OK : LH_INVALID_ARGUMENT;
-}
-
-void lh_cli_acquire_finish(struct lh_cli_acquire *asked)
-{
-    lh_scope_message_finish(&asked->scope);
+    asked->scope = lh_take_scope(args->words[0], args->words[1], &cli->arena, error);
+    return asked->scope != NULL ? LH_OK : LH_INVALID_ARGUMENT;
 }
 
 void lh_cli_acquire_share_out(struct lh_acquire_options *options, struct lh_acquire_scope *scopes, size_t count)

@@ -8,10 +8,11 @@
 #include "base/uuid.h"
 #include "cli/args.h"
 #include "cli/arguments.h"
+#include "cli/cli.h"
 #include "leasehold.h"
 
 struct lh_cli_acquire {
-    struct lh_scope_message scope;
+    Leasehold__V1__Scope *scope;
     char lease_key[LH_UUID_TEXT_BYTES];
     bool is_own_key; /* made here: no other process knows the key */
     char owner[256];
@@ -32,10 +33,9 @@ struct lh_cli_acquire {
 /* Returns the name of the first of these options that was given, or NULL. */
 const char *lh_cli_given_number(const struct lh_args *args);
 
-/* Takes the options; `asked` is zero-initialised before. Finish it in any case, and leave it in place. Borrows from `args`.
-   LH_INVALID_ARGUMENT: `error` names the word. */
-enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error);
-void lh_cli_acquire_finish(struct lh_cli_acquire *asked);
+/* Takes the options; `asked` is zero-initialised before. Leave it in place. Borrows from `cli`. LH_INVALID_ARGUMENT: `error`
+   names the word. */
+enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, struct lh_cli *cli, struct lh_error *error);
 
 /* Moves the options that lh_acquire_all has for each scope to the scopes. */
 void lh_cli_acquire_share_out(struct lh_acquire_options *options, struct lh_acquire_scope *scopes, size_t count);

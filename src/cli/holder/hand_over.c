@@ -5,12 +5,10 @@
 
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "cli/database.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
 #include "cli/print.h"
-#include "cli/server.h"
-
-#define SERVICE (&leasehold__v1__lease_service__descriptor)
 
 /* --- ask-hand-over --- */
 
@@ -36,42 +34,32 @@ static void print_holder(const Leasehold__V1__Lease *lease)
     free(line);
 }
 
-static void print_asked(const struct lh_cli *cli, const Leasehold__V1__AskHandOverResponse *response)
+static void print_asked(struct lh_cli *cli, const void *answer)
 {
-    if (lh_print_json(cli, response))
-        return;
+    const Leasehold__V1__AskHandOverResponse *response = answer;
+
     for (size_t i = 0; i < response->n_holders; i++)
         print_holder(response->holders[i]);
 }
 
 static enum lh_exit run_ask(struct lh_cli *cli)
 {
+    static const struct lh_taken taken[] = {
+        {.option = "reason", .text = LH_TEXT_HAND_OVER}, {.option = "token", .least = 1, .most = INT64_MAX}, {0}};
     Leasehold__V1__AskHandOverRequest request = LEASEHOLD__V1__ASK_HAND_OVER_REQUEST__INIT;
-    const char *reason = lh_args_value(&cli->args, "reason"), *token = lh_args_value(&cli->args, "token");
     const char *lease_key = lh_args_value(&cli->args, "lease-key");
-    char key_text[LH_UUID_TEXT_BYTES];
+    char key_text[LH_UUID_TEXT_BYTES] = "";
     struct lh_error error = {0};
-    struct lh_scope_message scope;
-    struct lh_reply reply;
-    enum lh_exit status;
 
-    if (reason == NULL)
+    if (lh_args_value(&cli->args, "reason") == NULL)
         return lh_error_usage(cli->command, "ask-hand-over needs --reason TEXT; the holder gets it");
-    if (lh_bounds_text("reason", LH_TEXT_HAND_OVER, reason, &error) != LH_OK ||
-        (token != NULL && lh_check_number("token", token, 1, INT64_MAX, &request.token, &error) != LH_OK) ||
-        (lease_key != NULL && lh_take_lease_key(lease_key, key_text, &error) != LH_OK) ||
-        !lh_scope_message_init(&scope, cli->args.words[0], cli->args.words[1], &error))
+    if (lh_take_options(&cli->args, taken, &request.base, &cli->arena, &error) == LH_OK &&
+        (lease_key == NULL || lh_take_lease_key(lease_key, key_text, &error) == LH_OK))
+        request.scope = lh_take_scope(cli->args.words[0], cli->args.words[1], &cli->arena, &error);
+    if (request.scope == NULL)
         return lh_error_value(cli, &error);
-    request.scope = &scope.message;
-    request.reason = (char *)(uintptr_t)reason;
-    if (lease_key != NULL)
-        request.lease_key = key_text;
-    status = lh_server_ask(cli, SERVICE, "AskHandOver", &request.base, LH_REPEAT, &reply);
-    if (status == LH_EXIT_DONE)
-        print_asked(cli, (const void *)reply.message);
-    lh_reply_finish(&reply);
-    lh_scope_message_finish(&scope);
-    return status;
+    request.lease_key = key_text;
+    return lh_ask_and_print(cli, &request.base, &(struct lh_ask){.kind = LH_ASK_AGAIN}, print_asked);
 }
 
 static const struct lh_option ask_options[] = {
@@ -103,33 +91,29 @@ const struct lh_command lh_command_ask_hand_over = {
 
 /* --- refuse-hand-over --- */
 
+static void print_refused(struct lh_cli *cli, const void *answer)
+{
+    puts("refused");
+}
+
 static enum lh_exit run_refuse(struct lh_cli *cli)
 {
+    static const struct lh_taken taken[] = {{.option = "reason", .text = LH_TEXT_HAND_OVER}, {0}};
     Leasehold__V1__RefuseHandOverRequest request = LEASEHOLD__V1__REFUSE_HAND_OVER_REQUEST__INIT;
     Leasehold__V1__LeaseRef lease = LEASEHOLD__V1__LEASE_REF__INIT;
-    const char *reason = lh_args_value(&cli->args, "reason");
     char key_text[LH_UUID_TEXT_BYTES];
     struct lh_error error = {0};
-    struct lh_scope_message scope;
-    struct lh_reply reply;
-    enum lh_exit status;
 
-    if (reason == NULL)
+    if (lh_args_value(&cli->args, "reason") == NULL)
         return lh_error_usage(cli->command, "refuse-hand-over needs --reason TEXT; the asker sees it");
-    if (lh_bounds_text("reason", LH_TEXT_HAND_OVER, reason, &error) != LH_OK ||
-        lh_take_lease_key(lh_args_value(&cli->args, "lease-key"), key_text, &error) != LH_OK ||
-        !lh_scope_message_init(&scope, cli->args.words[0], cli->args.words[1], &error))
+    if (lh_take_options(&cli->args, taken, &request.base, &cli->arena, &error) == LH_OK &&
+        lh_take_lease_key(lh_args_value(&cli->args, "lease-key"), key_text, &error) == LH_OK)
+        lease.scope = lh_take_scope(cli->args.words[0], cli->args.words[1], &cli->arena, &error);
+    if (lease.scope == NULL)
         return lh_error_value(cli, &error);
-    lease.scope = &scope.message;
     lease.lease_key = key_text;
     request.lease = &lease;
-    request.reason = (char *)(uintptr_t)reason;
-    status = lh_server_ask(cli, SERVICE, "RefuseHandOver", &request.base, LH_REPEAT, &reply);
-    if (status == LH_EXIT_DONE && !lh_print_json(cli, reply.message))
-        puts("refused");
-    lh_reply_finish(&reply);
-    lh_scope_message_finish(&scope);
-    return status;
+    return lh_ask_and_print(cli, &request.base, &(struct lh_ask){.kind = LH_ASK_AGAIN}, print_refused);
 }
 
 static const struct lh_option refuse_options[] = {

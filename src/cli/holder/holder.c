@@ -52,7 +52,7 @@ static enum lh_exit run_heartbeat(struct lh_cli *cli)
         status = result != NULL ? report_heartbeat(cli, result, outcome) : lh_error_reply(cli, &reply);
         lh_reply_finish(&reply);
     }
-    lh_server_close_lease(&lease);
+    lh_server_close(&lease.server);
     return status;
 }
 
@@ -115,7 +115,7 @@ static enum lh_exit run_downgrade(struct lh_cli *cli)
         status = report_downgrade(cli, &reply);
         lh_reply_finish(&reply);
     }
-    lh_server_close_lease(&lease);
+    lh_server_close(&lease.server);
     return status;
 }
 
@@ -198,7 +198,7 @@ static enum lh_exit run_release(struct lh_cli *cli)
         status = result != NULL ? report_release(cli, result, outcome) : lh_error_reply(cli, &reply);
         lh_reply_finish(&reply);
     }
-    lh_server_close_lease(&lease);
+    lh_server_close(&lease.server);
     return status;
 }
 

@@ -10,18 +10,15 @@
 #include "cli/error.h"
 #include "cli/lease_text.h"
 #include "cli/server.h"
+#include "json/row_message.h"
 
 /* --- list --- */
 
-#define SERVICE (&leasehold__v1__lease_service__descriptor)
-#define PAGE_SIZE 1000
-
-static void print(const struct lh_cli *cli, const Leasehold__V1__ListLeasesResponse *all)
+static void print(struct lh_cli *cli, const void *answer)
 {
+    const Leasehold__V1__ListLeasesResponse *all = answer;
     struct lh_grid table = {.columns = LH_LEASE_TABLE_COLUMNS, .right = LH_LEASE_TABLE_RIGHT};
 
-    if (lh_print_json(cli, all))
-        return;
     lh_lease_table_fit(&table, stdout);
     lh_add_lease_table_header(&table);
     for (size_t i = 0; i < all->n_leases; i++)
@@ -33,93 +30,61 @@ static void print(const struct lh_cli *cli, const Leasehold__V1__ListLeasesRespo
     lh_grid_finish(&table);
 }
 
-/* What to leave out. */
-struct sieve {
-    const char *owner;      /* NULL: nothing */
-    size_t state;           /* a place in states; 0: nothing */
-    int64_t longer_than_us; /* 0: nothing */
-};
-
-/* As typed, in the order of LeaseState, and in the database. */
+/* As typed, in the order of LeaseState. */
 static const char *const states[] = {"overdue", "silent", "held-too-long", "expired", NULL};
-static const char *const states_in_database[] = {NULL, "overdue", "silent", "held_too_long", "expired"};
-
-static enum lh_exit by_server(const struct lh_cli *cli, const char *ns, const struct sieve *sieve)
-{
-    Google__Protobuf__Duration longer_than = lh_duration_message(sieve->longer_than_us);
-    Leasehold__V1__ListLeasesRequest request = LEASEHOLD__V1__LIST_LEASES_REQUEST__INIT;
-    struct lh_segments segments;
-    struct lh_reply reply;
-    enum lh_exit status;
-
-    lh_segments_split(&segments, ns);
-    request.namespace_ = segments.list;
-    request.n_namespace_ = segments.count;
-    request.include_children = lh_args_has(&cli->args, "children");
-    request.page_size = PAGE_SIZE;
-    if (sieve->owner != NULL)
-        request.owner = (char *)(uintptr_t)sieve->owner;
-    request.state = (Leasehold__V1__LeaseState)sieve->state;
-    if (sieve->longer_than_us > 0)
-        request.longer_than = &longer_than;
-    status = lh_server_list(cli, SERVICE, "ListLeases", &request.base, 0, &reply);
-    if (status == LH_EXIT_DONE)
-        print(cli, (const Leasehold__V1__ListLeasesResponse *)reply.message);
-    lh_reply_finish(&reply);
-    lh_segments_finish(&segments);
-    return status;
-}
 
 /* What the server would have answered, made from the view. */
-static enum lh_exit by_database(const struct lh_cli *cli, const char *ns, const struct sieve *sieve,
-                                struct lh_arena *arena)
+static enum lh_exit by_database(struct lh_cli *cli, const char *ns, const Leasehold__V1__ListLeasesRequest *request)
 {
     Leasehold__V1__ListLeasesResponse all = LEASEHOLD__V1__LIST_LEASES_RESPONSE__INIT;
+    const char *state = lh_message_word(&leasehold__v1__lease_state__descriptor, (int)request->state, &cli->arena);
     char *sql =
         lh_format("select %s from leasehold.lease l"
                   " where ($1 = '' or l.namespace = $1 or ($2::boolean and starts_with(l.namespace, $1 || '.')))"
                   " and ($3::text is null or l.owner = $3) and ($4::text is null or %s)"
                   " and l.held >= $5::bigint * interval '1 us' order by l.namespace, l.key, l.token",
-                  lh_lease_columns, sieve->state > 0 ? "$4 = any (l.states)" : "true");
+                  lh_lease_columns, state != NULL ? "$4 = any (l.states)" : "true");
     char longer_than[24];
-    const char *const values[] = {strcmp(ns, ".") == 0 ? "" : ns,
-                                  lh_args_has(&cli->args, "children") ? "true" : "false", sieve->owner,
-                                  states_in_database[sieve->state], longer_than};
-    struct lh_rows rows = {0};
-    enum lh_exit status;
+    const char *const values[] = {strcmp(ns, ".") == 0 ? "" : ns, request->include_children ? "true" : "false",
+                                  lh_args_value(&cli->args, "owner"), state, longer_than};
+    struct lh_rows rows;
 
-    snprintf(longer_than, sizeof(longer_than), "%" PRId64, sieve->longer_than_us);
-    status = lh_database_rows(cli, LH_DATABASE_READ, sql, values, 5, arena, &rows);
-    if (status == LH_EXIT_DONE) {
-        all.leases = lh_arena_alloc(arena, (rows.row_count + 1) * sizeof(*all.leases));
-        for (size_t row = 0; row < rows.row_count; row++)
-            all.leases[all.n_leases++] = lh_lease_from_row(arena, &rows, row);
-        print(cli, &all);
+    snprintf(longer_than, sizeof(longer_than), "%" PRId64,
+             request->longer_than != NULL ? lh_duration_us(request->longer_than) : 0);
+    if (lh_ask_rows(cli, &(struct lh_ask){.sql = sql, .values = values, .value_count = 5}, &rows)) {
+        all.leases = lh_leases_from_rows(&cli->arena, &rows);
+        all.n_leases = rows.row_count;
+        if (!lh_print_json(cli, &all))
+            print(cli, &all);
     }
     free(sql);
-    return status;
+    return cli->status;
 }
 
 static enum lh_exit run_list(struct lh_cli *cli)
 {
-    const char *ns = cli->args.word_count > 0 ? cli->args.words[0] : "";
-    const char *state = lh_args_value(&cli->args, "state");
-    const char *longer_than = lh_args_value(&cli->args, "longer-than");
-    struct sieve sieve = {.owner = lh_args_value(&cli->args, "owner")};
-    struct lh_arena arena = {0};
+    static const struct lh_taken owner[] = {{.option = "owner", .text = LH_TEXT_OWNER},
+                                            {.option = "children", .field = "include_children"},
+                                            {0}},
+                                 longer_than[] = {{.option = "longer-than", .least = 0}, {0}};
+    Leasehold__V1__ListLeasesRequest request = LEASEHOLD__V1__LIST_LEASES_REQUEST__INIT;
+    const char *ns = cli->args.word_count > 0 ? cli->args.words[0] : "", *state = lh_args_value(&cli->args, "state");
+    const Leasehold__V1__Namespace *in;
     struct lh_error error = {0};
-    enum lh_exit status;
+    size_t at;
 
     if (lh_check_namespace_or_root(ns, &error) != LH_OK ||
-        (sieve.owner != NULL && lh_bounds_text("owner", LH_TEXT_OWNER, sieve.owner, &error) != LH_OK) ||
-        (state != NULL && lh_check_word("state: ", state, states, &sieve.state, &error) != LH_OK) ||
-        (longer_than != NULL &&
-         lh_check_duration("longer-than", longer_than, 0, &sieve.longer_than_us, &error) != LH_OK))
+        lh_take_options(&cli->args, owner, &request.base, &cli->arena, &error) != LH_OK ||
+        (state != NULL && lh_check_word("state: ", state, states, &at, &error) != LH_OK) ||
+        lh_take_options(&cli->args, longer_than, &request.base, &cli->arena, &error) != LH_OK)
         return lh_error_value(cli, &error);
-    sieve.state += state != NULL; /* 0 is none */
-    status = cli->uses_database ? by_database(cli, ns, &sieve, &arena) : by_server(cli, ns, &sieve);
-    lh_arena_finish(&arena);
-    return status;
+    in = lh_take_namespace(ns, &cli->arena);
+    request.namespace_ = in->segments;
+    request.n_namespace_ = in->n_segments;
+    if (state != NULL)
+        request.state = (Leasehold__V1__LeaseState)(at + 1); /* 0 is none */
+    return cli->uses_database ? by_database(cli, ns, &request)
+                              : lh_ask_and_print(cli, &request.base, &(struct lh_ask){.kind = LH_ASK_READ}, print);
 }
 
 static const struct lh_option list_options[] = {
@@ -155,8 +120,6 @@ const struct lh_command lh_command_list = {
 };
 
 /* --- show --- */
-
-#define SERVICE (&leasehold__v1__lease_service__descriptor)
 
 static void add_last_hold(struct lh_grid *card, const Leasehold__V1__LastHold *last)
 {
@@ -218,22 +181,14 @@ static enum lh_exit run_show(struct lh_cli *cli)
     Leasehold__V1__GetLeaseRequest request = LEASEHOLD__V1__GET_LEASE_REQUEST__INIT;
     const Leasehold__V1__GetLeaseResponse *response;
     struct lh_error error = {0};
-    struct lh_scope_message scope;
-    struct lh_reply reply;
-    enum lh_exit status;
 
-    if (!lh_scope_message_init(&scope, cli->args.words[0], cli->args.words[1], &error))
+    request.scope = lh_take_scope(cli->args.words[0], cli->args.words[1], &cli->arena, &error);
+    if (request.scope == NULL)
         return lh_error_value(cli, &error);
-    request.scope = &scope.message;
-    status = lh_server_ask(cli, SERVICE, "GetLease", &request.base, LH_REPEAT, &reply);
-    response = (const Leasehold__V1__GetLeaseResponse *)reply.message;
+    response = lh_ask(cli, &request.base, &(struct lh_ask){.kind = LH_ASK_READ});
     if (response != NULL && !lh_print_json(cli, response))
         print_text_show(cli, response);
-    if (response != NULL)
-        status = response->lease != NULL ? LH_EXIT_DONE : LH_EXIT_LOST;
-    lh_reply_finish(&reply);
-    lh_scope_message_finish(&scope);
-    return status;
+    return response != NULL && response->lease == NULL ? LH_EXIT_LOST : cli->status;
 }
 
 const struct lh_command lh_command_show = {

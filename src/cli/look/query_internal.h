@@ -64,7 +64,7 @@ struct lh_query_cells {
 };
 
 /* From the database or the daemon, whichever `cli` names. Not DONE: an error was printed. Finish rows->arena either way. */
-enum lh_exit lh_query_rows(const struct lh_cli *cli, const struct lh_query *query, const struct lh_asked_for *asked,
+enum lh_exit lh_query_rows(struct lh_cli *cli, const struct lh_query *query, const struct lh_asked_for *asked,
                            struct lh_query_cells *rows);
 
 /* Rows of a query on standard output: a table, a card or JSON, as the command line asks; without any, a word about that. */

@@ -10,14 +10,12 @@
 #include "cli/database.h"
 #include "cli/server.h"
 #include "leasehold/v1/console.pb-c.h"
+#include "json/row_message.h"
 
 /*
  * From the database they are the rows of a statement; from a daemon the fields of its messages that have the columns'
  * names. Either way they are put into the same words, so that what is printed does not tell which it was.
  */
-
-#define SERVICE (&leasehold__v1__console_service__descriptor)
-#define PAGE_SIZE 1000
 
 static size_t columns_of(const struct lh_query *query)
 {
@@ -101,16 +99,15 @@ static char *statement_of(const struct lh_query *query)
     return statement;
 }
 
-static enum lh_exit by_database(const struct lh_cli *cli, const struct lh_query *query,
-                                const struct lh_asked_for *asked, struct lh_query_cells *rows)
+static enum lh_exit by_database(struct lh_cli *cli, const struct lh_query *query, const struct lh_asked_for *asked,
+                                struct lh_query_cells *rows)
 {
     char *statement = statement_of(query), max[24];
     const char *values[] = {asked->ns, asked->key, asked->include_children ? "true" : "false", max};
-    enum lh_exit status;
     PGresult *result;
 
     snprintf(max, sizeof(max), "%" PRId32, asked->max);
-    result = lh_database_ask(cli, LH_DATABASE_READ, statement, values, 4, &status);
+    result = lh_ask_database(cli, &(struct lh_ask){.sql = statement, .values = values, .value_count = 4});
     if (result != NULL) {
         make_room(query, rows, (size_t)PQntuples(result));
         for (size_t i = 0; i < rows->count * rows->column_count; i++) {
@@ -121,7 +118,7 @@ static enum lh_exit by_database(const struct lh_cli *cli, const struct lh_query 
     }
     PQclear(result);
     free(statement);
-    return status;
+    return cli->status;
 }
 
 /* --- from a daemon --- */
@@ -149,20 +146,6 @@ static const char *number_text(struct lh_arena *arena, int64_t number)
 
     snprintf(text, sizeof(text), "%" PRId64, number);
     return lh_arena_strdup(arena, text);
-}
-
-/* "shared" of MODE_SHARED: the values of an enum begin with its name. NULL: unspecified. */
-static const char *enum_text(struct lh_arena *arena, const ProtobufCEnumDescriptor *type, int number)
-{
-    const ProtobufCEnumValue *value = number == 0 ? NULL : protobuf_c_enum_descriptor_get_value(type, number);
-    char *text;
-
-    if (value == NULL)
-        return NULL;
-    text = lh_arena_strdup(arena, value->name + strlen(type->short_name) + 1);
-    for (char *c = text; *c != '\0'; c++)
-        *c = (char)(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
-    return text;
 }
 
 static const char *numbers_text(struct lh_arena *arena, const int32_t *numbers, size_t count)
@@ -205,18 +188,15 @@ static const char *field_text(struct lh_arena *arena, const ProtobufCMessage *me
     if (field->type == PROTOBUF_C_TYPE_BOOL)
         return *(const protobuf_c_boolean *)at ? "t" : "f";
     if (field->type == PROTOBUF_C_TYPE_ENUM)
-        return enum_text(arena, field->descriptor, *(const int *)at);
+        return lh_message_word(field->descriptor, *(const int *)at, arena);
     return number_text(arena, field->type == PROTOBUF_C_TYPE_INT64 ? *(const int64_t *)at : *(const int32_t *)at);
 }
 
 /* Of a list its first field is what is listed. */
-static void take_answer(const struct lh_query *query, const ProtobufCMessage *answer, size_t max,
-                        struct lh_query_cells *rows)
+static void take_answer(const struct lh_query *query, const void *answer, size_t max, struct lh_query_cells *rows)
 {
-    const ProtobufCFieldDescriptor *list = query->list != NULL ? &answer->descriptor->fields[0] : NULL;
-    const ProtobufCMessage *const *items =
-        list != NULL ? *(void *const *)(const void *)((const char *)answer + list->offset) : &answer;
-    size_t count = list != NULL ? *(const size_t *)(const void *)((const char *)answer + list->quantifier_offset) : 1;
+    size_t count = 1;
+    const void *const *items = query->list != NULL ? (const void *const *)lh_message_list(answer, &count) : &answer;
 
     make_room(query, rows, count < max ? count : max);
     for (size_t row = 0; row < rows->count; row++)
@@ -224,36 +204,31 @@ static void take_answer(const struct lh_query *query, const ProtobufCMessage *an
             rows->cells[row * rows->column_count + i] = field_text(&rows->arena, items[row], query->columns[i].name);
 }
 
-static enum lh_exit by_server(const struct lh_cli *cli, const struct lh_query *query, const struct lh_asked_for *asked,
+static enum lh_exit by_server(struct lh_cli *cli, const struct lh_query *query, const struct lh_asked_for *asked,
                               struct lh_query_cells *rows)
 {
     Leasehold__V1__ListRequest request = LEASEHOLD__V1__LIST_REQUEST__INIT;
     Leasehold__V1__ExplainRequest of_scope = LEASEHOLD__V1__EXPLAIN_REQUEST__INIT;
-    Leasehold__V1__Scope scope = LEASEHOLD__V1__SCOPE__INIT;
-    struct lh_segments segments;
-    struct lh_reply reply;
-    enum lh_exit status;
+    const char *ns = asked->ns != NULL ? asked->ns : "";
+    const Leasehold__V1__Namespace *in;
+    const void *answer;
 
-    lh_segments_split(&segments, asked->ns != NULL ? asked->ns : "");
-    request.namespace_ = scope.namespace_ = segments.list;
-    request.n_namespace_ = scope.n_namespace_ = segments.count;
+    if (query->list == NULL)
+        of_scope.scope = lh_message_scope(ns, asked->key, &cli->arena);
+    in = lh_take_namespace(ns, &cli->arena);
+    request.namespace_ = in->segments;
+    request.n_namespace_ = in->n_segments;
     if (asked->key != NULL)
-        request.key = scope.key = (char *)(uintptr_t)asked->key;
-    of_scope.scope = &scope;
+        request.key = (char *)(uintptr_t)asked->key;
     request.include_children = asked->include_children && asked->key == NULL;
-    request.page_size = asked->max < PAGE_SIZE ? asked->max : PAGE_SIZE;
-    if (query->list != NULL)
-        status = lh_server_list(cli, SERVICE, query->method, &request.base, (size_t)asked->max, &reply);
-    else
-        status = lh_server_ask(cli, SERVICE, query->method, &of_scope.base, LH_REPEAT, &reply);
-    if (status == LH_EXIT_DONE)
-        take_answer(query, reply.message, (size_t)asked->max, rows);
-    lh_reply_finish(&reply);
-    lh_segments_finish(&segments);
-    return status;
+    answer = lh_ask(cli, query->list != NULL ? &request.base : &of_scope.base,
+                    &(struct lh_ask){.method = query->method, .max = (size_t)asked->max});
+    if (answer != NULL)
+        take_answer(query, answer, (size_t)asked->max, rows);
+    return cli->status;
 }
 
-enum lh_exit lh_query_rows(const struct lh_cli *cli, const struct lh_query *query, const struct lh_asked_for *asked,
+enum lh_exit lh_query_rows(struct lh_cli *cli, const struct lh_query *query, const struct lh_asked_for *asked,
                            struct lh_query_cells *rows)
 {
     enum lh_exit status =

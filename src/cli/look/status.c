@@ -6,12 +6,11 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "cli/database.h"
 #include "cli/error.h"
 #include "cli/print.h"
 #include "cli/server.h"
 #include "leasehold/v1/leasehold.pb-c.h"
-
-#define SERVICE (&leasehold__v1__admin_service__descriptor)
 
 static void add_name(struct lh_buffer *text, const Leasehold__V1__Namespace *ns)
 {
@@ -102,20 +101,15 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusR
 static enum lh_exit run(struct lh_cli *cli)
 {
     Leasehold__V1__GetStatusRequest request = LEASEHOLD__V1__GET_STATUS_REQUEST__INIT;
-    const Leasehold__V1__GetStatusResponse *answer;
-    struct lh_reply reply;
-    enum lh_exit status = lh_server_ask(cli, SERVICE, "GetStatus", &request.base, LH_REPEAT, &reply);
+    const Leasehold__V1__GetStatusResponse *answer = lh_ask(cli, &request.base, &(struct lh_ask){.kind = LH_ASK_READ});
 
-    answer = (const Leasehold__V1__GetStatusResponse *)reply.message;
     if (answer != NULL && !lh_print_json(cli, answer))
         print_text(cli, answer);
-    if (answer != NULL && answer->trouble[0] != '\0') {
-        lh_error_print("%s does not serve: %s; its log and /readyz on its admin port say more", cli->server,
-                       answer->trouble);
-        status = LH_EXIT_UNAVAILABLE;
-    }
-    lh_reply_finish(&reply);
-    return status;
+    if (answer == NULL || answer->trouble[0] == '\0')
+        return cli->status;
+    lh_error_print("%s does not serve: %s; its log and /readyz on its admin port say more", cli->server,
+                   answer->trouble);
+    return LH_EXIT_UNAVAILABLE;
 }
 
 const struct lh_command lh_command_status = {

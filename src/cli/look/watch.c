@@ -172,15 +172,15 @@ static enum lh_exit run(struct lh_cli *cli)
 {
     struct watch watch = {.cli = cli, .request = LEASEHOLD__V1__WATCH_LEASES_REQUEST__INIT};
     const char *ns = cli->args.word_count > 0 ? cli->args.words[0] : "";
-    struct lh_segments segments = {0};
+    Leasehold__V1__Namespace *in;
     struct lh_error error = {0};
     enum lh_exit status;
 
     if (lh_check_namespace_or_root(ns, &error) != LH_OK)
         return lh_error_value(cli, &error);
-    lh_segments_split(&segments, ns);
-    watch.request.namespace_ = segments.list;
-    watch.request.n_namespace_ = segments.count;
+    in = lh_take_namespace(ns, &cli->arena);
+    watch.request.namespace_ = in->segments;
+    watch.request.n_namespace_ = in->n_segments;
     watch.request.include_children = lh_args_has(&cli->args, "children");
     watch.request.include_initial = true;
     watch.request.alive = true;
@@ -188,7 +188,6 @@ static enum lh_exit run(struct lh_cli *cli)
     if (status == LH_EXIT_DONE)
         status = follow(&watch);
     lh_server_close(&watch.server);
-    lh_segments_finish(&segments);
     return status;
 }
 

@@ -147,16 +147,13 @@ static enum lh_exit round_by_server(struct lh_reap_pass *pass, struct lh_server 
 {
     Leasehold__V1__ReapRequest request = LEASEHOLD__V1__REAP_REQUEST__INIT;
     size_t count = pass->cli->args.word_count;
-    struct lh_segments *segments = lh_alloc_zero(count + 1, sizeof(*segments));
-    Leasehold__V1__Namespace **list = lh_alloc_zero(count + 1, sizeof(*list));
+    Leasehold__V1__Namespace **list = lh_arena_alloc(&pass->arena, (count + 1) * sizeof(*list));
     const Leasehold__V1__ReapResponse *response;
     struct lh_reply reply;
     enum lh_exit status;
 
-    for (size_t i = 0; i < count; i++) {
-        lh_segments_split(&segments[i], pass->cli->args.words[i]);
-        list[i] = &segments[i].message;
-    }
+    for (size_t i = 0; i < count; i++)
+        list[i] = lh_take_namespace(pass->cli->args.words[i], &pass->arena);
     request.namespaces = list;
     request.n_namespaces = count;
     request.include_children = pass->include_children;
@@ -168,10 +165,6 @@ static enum lh_exit round_by_server(struct lh_reap_pass *pass, struct lh_server 
     for (size_t i = 0; response != NULL && i < response->n_failures; i++)
         add_failure(pass, response->failures[i]);
     lh_reply_finish(&reply);
-    for (size_t i = 0; i < count; i++)
-        lh_segments_finish(&segments[i]);
-    free(segments);
-    free(list);
     return status;
 }
 

@@ -276,11 +276,11 @@ static void on_alone(void *arg)
 
     if (lh_server_open(&server, run->cli) == LH_EXIT_DONE)
         for (size_t i = 0; i < run->scopes.count; i++) {
-            struct lh_scope_message scope;
             struct lh_error error;
-            if (lh_scope_message_init(&scope, run->scopes.list[i].ns, run->scopes.list[i].key, &error))
-                give_back(run, server.caller, &scope.message);
-            lh_scope_message_finish(&scope);
+            Leasehold__V1__Scope *scope =
+                lh_take_scope(run->scopes.list[i].ns, run->scopes.list[i].key, &run->cli->arena, &error);
+            if (scope != NULL)
+                give_back(run, server.caller, scope);
         }
     lh_server_close(&server);
 }
@@ -351,7 +351,6 @@ static enum lh_exit run_with(struct lh_cli *cli, struct lh_run_values *values)
     free(run.argv);
     for (size_t i = 0; i < run.scopes.count; i++)
         free(run.scopes.list[i].text);
-    lh_cli_acquire_finish(&run.asked);
     return status;
 }
 

@@ -88,7 +88,7 @@ enum lh_status lh_run_arguments_take(struct lh_run *run, struct lh_error *error)
     int64_t kill_after_us = KILL_AFTER_US, number = -1;
 
     if (check_words(args, error) != LH_OK || check_combination(args, error) != LH_OK ||
-        lh_cli_acquire_take(&run->asked, args, error) != LH_OK ||
+        lh_cli_acquire_take(&run->asked, run->cli, error) != LH_OK ||
         lh_run_scopes_take(&run->scopes, args, error) != LH_OK ||
         lh_run_status_take(&run->status_file, args, error) != LH_OK ||
         lh_run_when_asked_take(&run->when_asked, args, error) != LH_OK ||

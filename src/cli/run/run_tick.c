@@ -22,7 +22,6 @@
 struct claim {
     Leasehold__V1__ClaimTickRequest request;
     Google__Protobuf__Duration wait, duration;
-    struct lh_segments schedule;
     Leasehold__V1__ClaimTickRequest__LabelsEntry entries[LH_LABELS_MAX], *labels[LH_LABELS_MAX];
     char *names[LH_LABELS_MAX];
 };
@@ -32,10 +31,9 @@ static void prepare(struct claim *claim, struct lh_run *run)
     struct lh_cli_acquire *asked = &run->asked;
 
     leasehold__v1__claim_tick_request__init(&claim->request);
-    lh_segments_split(&claim->schedule, run->cli->args.words[0]);
     claim->wait = lh_duration_message(WAIT_US);
     claim->duration = lh_duration_message(asked->duration_us);
-    claim->request.namespace_ = &claim->schedule.message;
+    claim->request.namespace_ = lh_take_namespace(run->cli->args.words[0], &run->cli->arena);
     claim->request.wait = &claim->wait;
     claim->request.duration = &claim->duration;
     claim->request.owner = asked->owner;
@@ -54,7 +52,6 @@ static void prepare(struct claim *claim, struct lh_run *run)
 
 static void finish(struct claim *claim)
 {
-    lh_segments_finish(&claim->schedule);
     for (size_t i = 0; i < claim->request.n_labels; i++)
         free(claim->names[i]);
 }
@@ -108,7 +105,7 @@ static enum lh_exit ask_again_and_again(struct lh_run *run, struct lh_server *se
 
 enum lh_exit lh_run_tick_claim(struct lh_run *run)
 {
-    struct claim claim = {.schedule.count = 0};
+    struct claim claim;
     struct lh_server server;
     enum lh_exit status = lh_server_open(&server, run->cli);
     sigset_t caught, before;
