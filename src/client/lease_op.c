@@ -93,6 +93,38 @@ enum lh_status lh_lease_op_submit(struct lease_op *op, void (*on_start)(struct l
     return status;
 }
 
+/* Checks what every call has. `subject` NULL: the argument of this name is missing. */
+static enum lh_status check(const void *subject, const char *name, lh_done_cb *on_done,
+                            const struct lh_call_options *options, struct lh_error *error)
+{
+    if (subject == NULL || on_done == NULL)
+        return lh_bounds_refuse(error, subject == NULL ? name : "on_done", "not NULL", "an argument is missing");
+    return options == NULL ? LH_OK : lh_bounds_time("timeout_us", options->timeout_us, error);
+}
+
+/* Packs a message about the lease, which `ref` of it names. */
+static void pack_about(const struct lease_op *op, const ProtobufCMessage *message, Leasehold__V1__LeaseRef **ref,
+                       struct lh_buffer *buffer)
+{
+    struct lh_arena arena = {0};
+
+    *ref = lh_pack_lease_ref(op->lease, &arena);
+    lh_pack_message(message, buffer);
+    lh_arena_finish(&arena);
+}
+
+/* The answer of a call about a lease that is held is an error. */
+static unsigned judge_error(struct lh_request *request, const struct lh_reply *reply)
+{
+    unsigned reason = lh_attempt_judge_error(request, reply);
+
+    if (request->status == LH_NOT_HELD) {
+        request->status = request->error.status = LH_LOST;
+        lh_lease_lose(lh_lease_op_of(request)->lease, LH_LOST_UNKNOWN, reply->words);
+    }
+    return reason;
+}
+
 /* --- requests to hand over, as renewals tell them: on_asked is called once for each --- */
 
 static int64_t asked_at_us(const Leasehold__V1__HandOver *asked)
@@ -167,9 +199,7 @@ static const struct request_verb heartbeat_verb = {
 enum lh_status lh_heartbeat_async(struct lh_lease *lease, const struct lh_call_options *options, lh_done_cb *on_done,
                                   void *arg, struct lh_request **request, struct lh_error *error)
 {
-    if (lease == NULL || on_done == NULL)
-        return lh_bounds_refuse(error, lease == NULL ? "lease" : "on_done", "not NULL", "an argument is missing");
-    if (options != NULL && lh_bounds_time("timeout_us", options->timeout_us, error) != LH_OK)
+    if (check(lease, "lease", on_done, options, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     return lh_lease_op_submit(lh_lease_op_create(lease, &heartbeat_verb, options, on_done, arg), start_held, request,
                               error);
@@ -197,39 +227,29 @@ static void pack_downgrade(struct lh_request *request, struct lh_buffer *buffer)
 {
     Leasehold__V1__DowngradeRequest message = LEASEHOLD__V1__DOWNGRADE_REQUEST__INIT;
     const struct lease_op *op = lh_lease_op_of(request);
-    struct lh_arena arena = {0};
 
-    message.lease = lh_pack_lease_ref(op->lease, &arena);
     message.units = op->units;
-    lh_pack_message(&message.base, buffer);
-    lh_arena_finish(&arena);
+    pack_about(op, &message.base, &message.lease, buffer);
 }
 
 static unsigned judge_downgrade(struct lh_request *request, const struct lh_reply *reply)
 {
     const Leasehold__V1__DowngradeResponse *response = (const void *)reply->message;
     struct lh_lease *lease = lh_lease_op_of(request)->lease;
-    unsigned reason;
 
-    if (reply->code == LH_GRPC_OK && response->lease != NULL) {
-        request->status = LH_OK;
-        if (!lh_lease_is_kept(lease))
-            return RETRY_NO_REASON;
-        lh_lease_downgraded(lease, lh_unpack_grant(response->lease));
-        lh_lease_renewed(lease, lh_plus_us(request->sent_us, lh_unpack_duration_us(response->waited)),
-                         lh_unpack_duration_us(response->lease->remaining), response->lease->deadline_is_final);
-        return RETRY_NO_REASON;
-    }
-    if (reply->code == LH_GRPC_OK) {
+    if (reply->code != LH_GRPC_OK)
+        return judge_error(request, reply);
+    if (response->lease == NULL) {
         request->status = lh_error_set(&request->error, LH_INTERNAL, "the server answered without a lease");
         return RETRY_NO_REASON;
     }
-    reason = lh_attempt_judge_error(request, reply);
-    if (request->status == LH_NOT_HELD) {
-        request->status = request->error.status = LH_LOST;
-        lh_lease_lose(lease, LH_LOST_UNKNOWN, reply->words);
+    request->status = LH_OK;
+    if (lh_lease_is_kept(lease)) {
+        lh_lease_downgraded(lease, lh_unpack_grant(response->lease));
+        lh_lease_renewed(lease, lh_plus_us(request->sent_us, lh_unpack_duration_us(response->waited)),
+                         lh_unpack_duration_us(response->lease->remaining), response->lease->deadline_is_final);
     }
-    return reason;
+    return RETRY_NO_REASON;
 }
 
 static const struct request_verb downgrade_verb = {
@@ -246,11 +266,7 @@ enum lh_status lh_downgrade_async(struct lh_lease *lease, int32_t units, const s
 {
     struct lease_op *op;
 
-    if (lease == NULL || on_done == NULL)
-        return lh_bounds_refuse(error, lease == NULL ? "lease" : "on_done", "not NULL", "an argument is missing");
-    if (options != NULL && lh_bounds_time("timeout_us", options->timeout_us, error) != LH_OK)
-        return LH_INVALID_ARGUMENT;
-    if (lh_bounds_units(units, error) != LH_OK)
+    if (check(lease, "lease", on_done, options, error) != LH_OK || lh_bounds_units(units, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     op = lh_lease_op_create(lease, &downgrade_verb, options, on_done, arg);
     op->units = units > 0 ? units : 1;
@@ -274,28 +290,17 @@ static void pack_refusal(struct lh_request *request, struct lh_buffer *buffer)
 {
     Leasehold__V1__RefuseHandOverRequest message = LEASEHOLD__V1__REFUSE_HAND_OVER_REQUEST__INIT;
     const struct lease_op *op = lh_lease_op_of(request);
-    struct lh_arena arena = {0};
 
-    message.lease = lh_pack_lease_ref(op->lease, &arena);
     message.reason = op->reason;
-    lh_pack_message(&message.base, buffer);
-    lh_arena_finish(&arena);
+    pack_about(op, &message.base, &message.lease, buffer);
 }
 
 static unsigned judge_refusal(struct lh_request *request, const struct lh_reply *reply)
 {
-    unsigned reason;
-
-    if (reply->code == LH_GRPC_OK) {
-        request->status = LH_OK;
-        return RETRY_NO_REASON;
-    }
-    reason = lh_attempt_judge_error(request, reply);
-    if (request->status == LH_NOT_HELD) {
-        request->status = request->error.status = LH_LOST;
-        lh_lease_lose(lh_lease_op_of(request)->lease, LH_LOST_UNKNOWN, reply->words);
-    }
-    return reason;
+    if (reply->code != LH_GRPC_OK)
+        return judge_error(request, reply);
+    request->status = LH_OK;
+    return RETRY_NO_REASON;
 }
 
 static const struct request_verb refuse_verb = {
@@ -313,15 +318,8 @@ enum lh_status lh_lease_refuse_hand_over_async(struct lh_lease *lease, const cha
 {
     struct lease_op *op;
 
-    if (lease == NULL || reason == NULL || on_done == NULL)
-        return lh_bounds_refuse(error,
-                                lease == NULL    ? "lease"
-                                : reason == NULL ? "reason"
-                                                 : "on_done",
-                                "not NULL", "an argument is missing");
-    if (options != NULL && lh_bounds_time("timeout_us", options->timeout_us, error) != LH_OK)
-        return LH_INVALID_ARGUMENT;
-    if (lh_bounds_text("reason", LH_TEXT_HAND_OVER, reason, error) != LH_OK)
+    if (check(lease != NULL ? reason : NULL, lease != NULL ? "reason" : "lease", on_done, options, error) != LH_OK ||
+        lh_bounds_text("reason", LH_TEXT_HAND_OVER, reason, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     op = lh_lease_op_create(lease, &refuse_verb, options, on_done, arg);
     op->reason = lh_strdup(reason);
