@@ -24,40 +24,20 @@ struct lh_mcp_tool {
 #define WAIT                                                                                                           \
     TEXT("wait", "How long to queue, such as 30s, 10m or forever. Without it a lease that is held is refused at "      \
                  "once.")
+/* clang-format off */
 #define LEASE                                                                                                          \
-    TEXT("namespace", "")                                                                                              \
-    "," TEXT("key", "") "," TEXT(                                                                                      \
-        "token",                                                                                                       \
-        "The fencing token: pass it to whatever must refuse an older holder.") "," TEXT("mode",                        \
-                                                                                        "exclusive or "                \
-                                                                                        "shared") ",\"units"           \
-                                                                                                  "\":{"               \
-                                                                                                  "\"type\":"          \
-                                                                                                  "\"integer"          \
-                                                                                                  "\"},"               \
-                                                                                                  "\"remaini"          \
-                                                                                                  "ng_"                \
-                                                                                                  "seconds\""          \
-                                                                                                  ":{"                 \
-                                                                                                  "\"type\":"          \
-                                                                                                  "\"number"           \
-                                                                                                  "\"},"               \
-                                                                                                  "\"slots\""          \
-                                                                                                  ":{"                 \
-                                                                                                  "\"type\":"          \
-                                                                                                  "\"array\""          \
-                                                                                                  ",\"items"           \
-                                                                                                  "\":{"               \
-                                                                                                  "\"type\":"          \
-                                                                                                  "\"integer"          \
-                                                                                                  "\"}}"               \
-                                                                                                  "," TEXT("reaso"     \
-                                                                                                           "n",        \
-                                                                                                           "Why "      \
-                                                                                                           "it "       \
-                                                                                                           "was "      \
-                                                                                                           "lost"      \
-                                                                                                           ".")
+    TEXT("namespace", "") "," TEXT("key", "")                                                                          \
+    "," TEXT("token", "The fencing token: pass it to whatever must refuse an older holder.")                           \
+    "," TEXT("mode", "exclusive or shared")                                                                            \
+    ",\"units\":{\"type\":\"integer\"},\"remaining_seconds\":{\"type\":\"number\"},"                                     \
+    "\"slots\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}},"                                                  \
+    TEXT("reason", "Why it was lost.")
+/* What each answer has. */
+#define ANSWER                                                                                                         \
+    TEXT("status", "OK, or the reason of a refusal, such as LEASE_HELD, WAIT_TIMEOUT, LOST or ACCESS_DENIED.")         \
+    "," TEXT("message", "What has happened.") "," TEXT("next", "What to do about a refusal.")                          \
+    "," TEXT("field", "The argument that is wrong.") "," TEXT("limit", "What the argument must be.")
+/* clang-format on */
 
 static const struct lh_mcp_tool tools[] = {
     {.name = "acquire",
@@ -161,19 +141,7 @@ static json_t *input_of(const struct lh_mcp_tool *tool)
 static json_t *output_of(const struct lh_mcp_tool *tool)
 {
     static const char *const required[] = {"status", "message", NULL};
-    static const char always[] = "{" TEXT(
-        "status",
-        "OK, or the reason of a refusal, such as LEASE_HELD, WAIT_TIMEOUT, LOST or "
-        "ACCESS_DENIED.") "," TEXT("message",
-                                   "What has happened.") "," TEXT("next",
-                                                                  "What to do about a refusal.") "," TEXT("field",
-                                                                                                          "The "
-                                                                                                          "argument "
-                                                                                                          "that is "
-                                                                                                          "wrong.") "," TEXT("limit",
-                                                                                                                             "What the argument "
-                                                                                                                             "must be.") "}";
-    json_t *schema = schema_of(always, required), *own = parse(tool->output);
+    json_t *schema = schema_of("{" ANSWER "}", required), *own = parse(tool->output);
 
     json_object_update(json_object_get(schema, "properties"), own);
     json_decref(own);
