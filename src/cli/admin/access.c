@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/arguments.h"
+#include "cli/columns.h"
 #include "cli/database.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
@@ -59,30 +60,13 @@ static char *rights_text(const Leasehold__V1__Right *rights, size_t count)
 
 static void print_rules(struct lh_cli *cli, const void *answer)
 {
-    const Leasehold__V1__ListAccessResponse *response = answer;
-    struct lh_grid table = {.columns = 5};
+    static const struct lh_column columns[] = {
+        {"PRINCIPAL", "principal", LH_COLUMN_TEXT}, {"NAMESPACE", "namespace", LH_COLUMN_NAMESPACE},
+        {"RIGHTS", "rights", LH_COLUMN_LIST},       {"CREATED", "created_at", LH_COLUMN_TIME},
+        {"BY", "created_by", LH_COLUMN_TEXT},       {0},
+    };
 
-    if (response->n_rules == 0) {
-        fprintf(stderr, "no rules\n");
-        return;
-    }
-    lh_grid_texts(&table, "PRINCIPAL", "NAMESPACE", "RIGHTS", "CREATED", "BY", NULL);
-    for (size_t i = 0; i < response->n_rules; i++) {
-        const Leasehold__V1__AccessRule *rule = response->rules[i];
-        char *principal = lh_clean(rule->principal), *by = lh_clean(rule->created_by);
-        char *ns = lh_namespace_text(rule->namespace_ != NULL ? rule->namespace_->segments : NULL,
-                                     rule->namespace_ != NULL ? rule->namespace_->n_segments : 0);
-        char *rights = rights_text(rule->rights, rule->n_rights);
-        char when[LH_TIME_TEXT_BYTES] = "";
-        if (rule->created_at != NULL)
-            lh_time_format(rule->created_at->seconds, when);
-        lh_grid_texts(&table, principal, ns, rights, when, by, NULL);
-        free(principal);
-        free(by);
-        free(ns);
-        free(rights);
-    }
-    lh_grid_print(&table, stdout);
+    lh_columns_print_table(columns, answer, SIZE_MAX, "no rules");
 }
 
 static enum lh_exit list(struct lh_cli *cli)

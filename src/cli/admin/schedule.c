@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/admin/admin_internal.h"
 #include "cli/arguments.h"
+#include "cli/columns.h"
 #include "cli/database.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
@@ -63,29 +64,19 @@ static void add_time_row(struct lh_grid *card, const char *name, const Google__P
 
 static void print_schedules(struct lh_cli *cli, const void *answer)
 {
-    const Leasehold__V1__ListSchedulesResponse *response = answer;
-    struct lh_grid table = {.columns = 8, .right = 0xe0u};
+    static const struct lh_column columns[] = {
+        {"NAME", "namespace", LH_COLUMN_NAMESPACE},
+        {"EXPRESSION", "expression", LH_COLUMN_TEXT},
+        {"ZONE", "time_zone", LH_COLUMN_TEXT},
+        {"NEXT", "next_at", LH_COLUMN_NEXT},
+        {"LAST DONE", "last_done_at", LH_COLUMN_INSTANT},
+        {"RUNNING", "running", LH_COLUMN_COUNT},
+        {"MISSED", "missed", LH_COLUMN_COUNT},
+        {"DEAD", "dead", LH_COLUMN_COUNT},
+        {0},
+    };
 
-    if (response->n_schedules == 0) {
-        fprintf(stderr, "no schedules\n");
-        return;
-    }
-    lh_grid_texts(&table, "NAME", "EXPRESSION", "ZONE", "NEXT", "LAST DONE", "RUNNING", "MISSED", "DEAD", NULL);
-    for (size_t i = 0; i < response->n_schedules; i++) {
-        const Leasehold__V1__Schedule *schedule = response->schedules[i];
-        char *name = lh_namespace_text(schedule->namespace_->segments, schedule->namespace_->n_segments);
-        lh_grid_texts(&table, name, schedule->expression, schedule->time_zone, NULL);
-        if (schedule->paused)
-            lh_grid_texts(&table, "paused", NULL);
-        else
-            add_instant(&table, schedule->next_at);
-        add_instant(&table, schedule->last_done_at);
-        lh_grid_add(&table, "%lld", (long long)schedule->running);
-        lh_grid_add(&table, "%lld", (long long)schedule->missed);
-        lh_grid_add(&table, "%lld", (long long)schedule->dead);
-        free(name);
-    }
-    lh_grid_print(&table, stdout);
+    lh_columns_print_table(columns, answer, SIZE_MAX, "no schedules");
 }
 
 static void print_settings(const Leasehold__V1__Schedule *schedule, struct lh_arena *arena)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/arguments.h"
+#include "cli/columns.h"
 #include "cli/database.h"
 #include "cli/error.h"
 #include "cli/print.h"
@@ -52,33 +53,18 @@ static enum lh_exit create(struct lh_cli *cli)
 
 /* --- list --- */
 
-static void add_time(struct lh_grid *table, const Google__Protobuf__Timestamp *at)
-{
-    char text[LH_TIME_TEXT_BYTES] = "never";
-
-    if (at != NULL)
-        lh_time_format(at->seconds, text);
-    lh_grid_texts(table, text, NULL);
-}
-
 static void print_tokens(struct lh_cli *cli, const void *answer)
 {
-    const Leasehold__V1__ListTokensResponse *response = answer;
-    struct lh_grid table = {.columns = 5};
+    static const struct lh_column columns[] = {
+        {"ID", "id", LH_COLUMN_TEXT},
+        {"NAME", "name", LH_COLUMN_TEXT},
+        {"CREATED", "created_at", LH_COLUMN_TIME_OR_NEVER},
+        {"EXPIRES", "expires_at", LH_COLUMN_TIME_OR_NEVER},
+        {"LAST USED", "last_used_at", LH_COLUMN_TIME_OR_NEVER},
+        {0},
+    };
 
-    if (response->n_tokens == 0) {
-        fprintf(stderr, "no tokens\n");
-        return;
-    }
-    lh_grid_texts(&table, "ID", "NAME", "CREATED", "EXPIRES", "LAST USED", NULL);
-    for (size_t i = 0; i < response->n_tokens; i++) {
-        const Leasehold__V1__AccessToken *token = response->tokens[i];
-        lh_grid_texts(&table, token->id, token->name, NULL);
-        add_time(&table, token->created_at);
-        add_time(&table, token->expires_at);
-        add_time(&table, token->last_used_at);
-    }
-    lh_grid_print(&table, stdout);
+    lh_columns_print_table(columns, answer, SIZE_MAX, "no tokens");
 }
 
 static enum lh_exit list(struct lh_cli *cli)

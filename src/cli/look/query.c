@@ -1,14 +1,30 @@
 /* Commands that print rows which the database, or a daemon, has of them: queue, explain, history and daemons. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "cli/arguments.h"
+#include "cli/columns.h"
+#include "cli/database.h"
 #include "cli/error.h"
-#include "cli/look/query_internal.h"
+#include "leasehold/v1/console.pb-c.h"
+#include "json/row_message.h"
 
 #define ROWS_DEFAULT 50
 #define ROWS_MAX 10000
 
 /* --- the queries --- */
+
+/* A table of columns makes the statement for a database, and prints the rows; those of a daemon are the same. */
+struct query {
+    const char *rows; /* a query of these columns, and of namespace and key; $1 and $2 are the two, or null */
+    const char *order;
+    const char *method; /* a method of ConsoleService; its request is a ListRequest, without `list` an ExplainRequest */
+    const struct lh_column *columns;
+    const char *list;  /* the name of the rows in JSON; NULL: there is one row, printed as a card */
+    const char *empty; /* the sentence for a list without rows */
+};
 
 static const struct lh_column queue_columns[] = {
     {"NAMESPACE", "namespace", LH_COLUMN_NAMESPACE},
@@ -30,7 +46,7 @@ static const struct lh_column queue_columns[] = {
     {0},
 };
 
-static const struct lh_query queue_query = {
+static const struct query queue_query = {
     .rows = "select * from leasehold.queue",
     .method = "ListQueue",
     .columns = queue_columns,
@@ -52,13 +68,13 @@ static const struct lh_column history_columns[] = {
     {"ENDED BY", "ended_by", LH_COLUMN_TEXT},
     {"MODE", "mode", LH_COLUMN_TEXT},
     {"UNITS", "units", LH_COLUMN_UNITS},
-    {"SLOTS", "slots", LH_COLUMN_SLOTS},
+    {"SLOTS", "slots", LH_COLUMN_LIST},
     {NULL, "acquired_at", LH_COLUMN_TIME},
     {NULL, "result", LH_COLUMN_JSON},
     {0},
 };
 
-static const struct lh_query history_query = {
+static const struct query history_query = {
     .rows = "select * from leasehold.history",
     .method = "ListHistory",
     .columns = history_columns,
@@ -80,7 +96,7 @@ static const struct lh_column daemon_columns[] = {
     {0},
 };
 
-static const struct lh_query daemon_query = {
+static const struct query daemon_query = {
     .rows = "select c.*, n.now - c.seen_at as seen, c.seen_at > n.now - interval '5 s' as live,"
             " (select count(*) from leasehold.queue q where q.coordinator = c.id) as waiters,"
             " null::text as namespace, null::text as key"
@@ -113,7 +129,7 @@ static const struct lh_column explain_columns[] = {
     {0},
 };
 
-static const struct lh_query explain_query = {
+static const struct query explain_query = {
     .rows = "select e.*, $1 as namespace, $2 as key from leasehold.explain($1, $2) e",
     .method = "Explain",
     .columns = explain_columns,
@@ -122,32 +138,85 @@ static const struct lh_query explain_query = {
 
 /* --- running --- */
 
+/* $1 namespace or null, $2 key or null, $3 with children, $4 rows at most. A new string. */
+static char *statement_of(const struct query *query)
+{
+    char *columns = lh_strdup(""), *statement;
+
+    for (const struct lh_column *column = query->columns; column->name != NULL; column++) {
+        bool is_time = column->kind == LH_COLUMN_DURATION || column->kind == LH_COLUMN_TIME;
+        const char *form = is_time                          ? "%s%s(extract(epoch from r.%s) * 1000000)::bigint as %s"
+                           : column->kind == LH_COLUMN_LIST ? "%s%sarray_to_string(r.%s, ',') as %s"
+                                                            : "%s%sr.%s as %s";
+        char *before = columns;
+        if (column->kind == LH_COLUMN_HELD) /* made of two others */
+            continue;
+        columns = lh_format(form, before, before[0] != '\0' ? ", " : "", column->name, column->name);
+        free(before);
+    }
+    statement = lh_format("select %s from (%s) r where ($2::text is null or r.key = $2) and ($1::text is null"
+                          " or r.namespace = $1 or ($3::boolean and starts_with(r.namespace, $1 || '.')))"
+                          " order by %s limit $4::bigint",
+                          columns, query->rows, query->order);
+    free(columns);
+    return statement;
+}
+
+/* `ns` NULL: all of them; `key` NULL: any. */
+static const void *ask(struct lh_cli *cli, const struct query *query, const char *ns, const char *key, int64_t max)
+{
+    Leasehold__V1__ListRequest request = LEASEHOLD__V1__LIST_REQUEST__INIT;
+    Leasehold__V1__ExplainRequest of_scope = LEASEHOLD__V1__EXPLAIN_REQUEST__INIT;
+    const Leasehold__V1__Namespace *in = lh_take_namespace(ns != NULL ? ns : "", &cli->arena);
+    bool with_children = lh_args_has(&cli->args, "children");
+    char *statement = statement_of(query), rows[24];
+    const char *const values[] = {ns, key, with_children ? "true" : "false", rows};
+    const void *answer;
+
+    snprintf(rows, sizeof(rows), "%lld", (long long)max);
+    request.namespace_ = in->segments;
+    request.n_namespace_ = in->n_segments;
+    if (key != NULL)
+        request.key = (char *)(uintptr_t)key;
+    request.include_children = with_children && key == NULL;
+    if (query->list == NULL)
+        of_scope.scope = lh_message_scope(ns != NULL ? ns : "", key, &cli->arena);
+    answer =
+        lh_ask(cli, query->list != NULL ? &request.base : &of_scope.base,
+               &(struct lh_ask){
+                   .method = query->method, .max = (size_t)max, .sql = statement, .values = values, .value_count = 4});
+    free(statement);
+    return answer;
+}
+
 static enum lh_exit run(struct lh_cli *cli)
 {
-    const struct lh_query *query = cli->command->arg;
+    const struct query *query = cli->command->arg;
     const struct lh_args *args = &cli->args;
     const char *ns = args->word_count > 0 ? args->words[0] : NULL;
     const char *key = args->word_count > 1 ? args->words[1] : NULL;
     const char *max = lh_args_value(args, "max");
+    bool is_json = cli->output == LH_OUTPUT_JSON;
     int64_t count = query == &history_query ? ROWS_DEFAULT : ROWS_MAX;
     struct lh_error error = {0};
-    struct lh_query_cells rows = {0};
-    struct lh_asked_for asked;
-    enum lh_exit status;
+    const void *answer;
 
     if ((ns != NULL && lh_check_namespace_or_root(ns, &error) != LH_OK) ||
         (key != NULL && lh_bounds_key(key, &error) != LH_OK) ||
         (max != NULL && lh_check_number("max", max, 1, ROWS_MAX, &count, &error) != LH_OK))
         return lh_error_value(cli, &error);
-    asked = (struct lh_asked_for){.ns = ns == NULL || ns[0] == '\0' || strcmp(ns, ".") == 0 ? NULL : ns,
-                                  .key = key,
-                                  .include_children = lh_args_has(args, "children"),
-                                  .max = (int32_t)count};
-    status = lh_query_rows(cli, query, &asked, &rows);
-    if (status == LH_EXIT_DONE)
-        lh_query_print(cli, query, &rows);
-    lh_arena_finish(&rows.arena);
-    return status;
+    answer = ask(cli, query, ns == NULL || ns[0] == '\0' || strcmp(ns, ".") == 0 ? NULL : ns, key, count);
+    if (answer == NULL)
+        return cli->status;
+    if (query->list == NULL && is_json)
+        lh_columns_print_object(query->columns, answer);
+    else if (query->list == NULL)
+        lh_columns_print_card(query->columns, answer);
+    else if (is_json)
+        lh_columns_print_json(query->columns, query->list, answer, (size_t)count);
+    else
+        lh_columns_print_table(query->columns, answer, (size_t)count, query->empty);
+    return cli->status;
 }
 
 static const struct lh_option options[] = {
