@@ -30,7 +30,7 @@ comment on function leasehold_internal.coordinator_register is 'A daemon registe
 -- `p_cannot_write`: since its last tick renewals or reaps of its own failed because the server could not write. A clock that stepped
 -- by over 1 s against the daemon's, a time in which no coordinator could say that it lives, the end of one in which this one could not
 -- write renewals, and facts that differ, begin a new life, with the sign of life in one transaction: nothing that holds expiry up ends before. Locks
--- its own row; after a step back also the rows whose check_at it moves, without waiting.
+-- its own row; after a step also those of waiters, and after a step back the rows whose check_at it moves, without waiting.
 -- While a snapshot is open, a tick reads a page for each version of its row that the snapshot keeps, however the row is found: PostgreSQL asks of each
 -- whether the new version's id is unique. With 2,000 of them a tick takes 7 ms. Nobody else reads them (see coordinator_seen_at). A sign of life apart
 -- from its row would not cost that; but the row's absence, its seen_at and the lock on it tell who is dead, and must not disagree.
@@ -48,7 +48,11 @@ declare
   v_is_registered boolean;
   v_could_not_write boolean;
   v_was_nobody_live boolean := cardinality(leasehold_internal.live_coordinators(v_now)) = 0;
+  v_moves_places boolean := false;
 begin
+  if v_now not between p_clock - interval '1 s' and p_clock + interval '1 s' then
+    v_moves_places := leasehold_internal.is_first_of_step(p_clock, v_now);
+  end if;
   if v_was_nobody_live then
     perform leasehold_internal.keep_places(v_now);
   end if;
@@ -72,6 +76,9 @@ begin
     update leasehold.coordinator c set cannot_write = false where c.id = p_coordinator;
   else
     perform leasehold_internal.notice_incarnation();
+  end if;
+  if v_moves_places then
+    perform leasehold_internal.move_places(v_now - p_clock, v_now);
   end if;
   perform leasehold_internal.look_again_after_step_back(v_now);
   if exists (select from leasehold.keeping k where k.look_at <= v_now) then
@@ -126,6 +133,42 @@ begin
            where x.away_until between p_now - interval '5 min' and p_now + interval '10 s'
              for update skip locked) a
    where w.namespace = a.namespace and w.key = a.key and w.ticket = a.ticket;
+end
+$$;
+
+-- Is this tick the first that meets a step of the clock? Its lock tells who else meets it now; and who met it before has begun a life, or has put
+-- signs of life back. Locks the row of the newest life, for which nobody waits.
+create or replace function leasehold_internal.is_first_of_step(p_clock timestamptz, p_now timestamptz) returns boolean
+language plpgsql
+as $$
+begin
+  perform 1 from leasehold.incarnation i where i.id = (select max(x.id) from leasehold.incarnation x) for no key update skip locked;
+  return found and case
+    when p_now < p_clock then exists (select from leasehold.coordinator c where c.seen_at > p_now)
+    else not exists (select from leasehold.incarnation i where i.started_at > p_clock and i.reason = 'the clock of the database stepped forward') end;
+end
+$$;
+
+-- Promise 6: the clock has stepped by `p_step`, and with it go the times of waiters. Else who waits for a while would lose its place to a step forward;
+-- and after a step back nobody would be granted before a SQL user that is gone, or before its place is older than those of that hour. Rows of the
+-- last 5 s may be of the new clock: they stay, and an end that still lies ahead is none that a step forward has passed. Locks the
+-- rows, skipping what others have.
+create or replace function leasehold_internal.move_places(p_step interval, p_now timestamptz) returns void
+language plpgsql
+as $$
+begin
+  update leasehold.waiter w
+     set enqueued_at = w.enqueued_at + p_step,
+         wait_until = w.wait_until + case
+           when p_step < interval '0' and (w.wait_until + p_step >= p_now or w.enqueued_at > p_now)
+             or w.wait_until <= p_now and w.wait_until + p_step > p_now then p_step else interval '0' end,
+         away_until = case when w.away_until <= p_now and w.away_until + p_step > p_now then w.away_until + p_step
+                           when w.away_until > p_now + interval '10 s' then p_now + interval '10 s' else w.away_until end
+    from (select x.namespace, x.key, x.ticket
+            from leasehold.waiter x
+           where x.enqueued_at not between p_now - interval '5 s' and p_now
+             for no key update skip locked) o
+   where w.namespace = o.namespace and w.key = o.key and w.ticket = o.ticket;
 end
 $$;
 

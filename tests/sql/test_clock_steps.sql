@@ -1,0 +1,55 @@
+-- What the database's clock wrote before it stepped.
+select no_plan();
+select '11111111-1111-4111-8111-111111111111' as c1, '22222222-2222-4222-8222-222222222222' as c2 \gset
+select t.enroll(:'c1'), t.enroll(:'c2');
+select leasehold.set_policy('', ageing => '1 min', max_priority => 10);
+update leasehold.incarnation set started_at = started_at - interval '1 day';
+
+-- A queue as it stood before a step by `p_step`: 2 and 3 wait for ten minutes, 4 for ever and with a priority, 5 and 6 are SQL users with 20 s and
+-- 10 s left, of whom 6 ended an hour ago unless `p_is_back`, and 7 keeps its place for a moment. All but 7 came 10 s ago or longer.
+create function pg_temp.queue(p_key text, p_step interval) returns void language plpgsql as $$
+begin
+  perform leasehold_internal.acquire_batch('11111111-1111-4111-8111-111111111111', null, array['s'], array[p_key], array[t.key(n)], array['w' || n], array['{}'],
+                                           array[3600000000], array[true], array[case when n in (2, 3) then 600000000 end], array[0::bigint], array['w'], null, null,
+                                           array[case when n = 4 then 3 else 0 end])
+     from unnest(array[1, 2, 3, 4, 7]) n;
+  perform leasehold.join_queue('s', p_key, t.key(5), '20 s');
+  perform leasehold_internal.leave_batch('11111111-1111-4111-8111-111111111111', array['s'], array[p_key], array[t.key(7)], array[true]);
+  update leasehold.waiter w
+     set enqueued_at = w.enqueued_at - p_step - interval '10 s', wait_until = w.wait_until - p_step, away_until = w.away_until - p_step
+   where w.key = p_key;
+  update leasehold.coordinator c set seen_at = clock_timestamp() - p_step;
+end $$;
+create function pg_temp.times(p_key text) returns text language sql as $$
+  select string_agg(format('%s:%s,%s,%s', right(w.lease_key::text, 1), round(extract(epoch from clock_timestamp() - w.enqueued_at) / 60),
+                           round(extract(epoch from w.wait_until - clock_timestamp()) / 60), round(extract(epoch from w.away_until - clock_timestamp()) / 60)),
+                    ' ' order by w.lease_key)
+    from leasehold.waiter w where w.key = p_key
+$$;
+create function pg_temp.tick(p_coordinator uuid, p_step interval) returns bigint language sql as $$
+  select count(*) from leasehold_internal.coordinator_tick(p_coordinator, clock_timestamp() - p_step)
+$$;
+
+-- Back.
+select pg_temp.queue('back', '-1 hour');
+select is(pg_temp.times('back'), '2:-60,70, 3:-60,70, 4:-60,, 5:-60,60, 7:-60,,60', 'a clock that went back by an hour leaves times of the other one');
+select leasehold.join_queue('s', 'back', t.key(8), '3 s');
+select pg_temp.tick(:'c1', '-1 hour');
+select is(pg_temp.times('back'), '2:0,10, 3:0,10, 4:0,, 5:0,0, 7:0,,0 8:0,0,', 'the tick that sees it takes them along; of the new clock''s it leaves them');
+select cmp_ok((select wait_until from leasehold.waiter where lease_key = t.key(5)), '<', clock_timestamp() + interval '21 s', 'so a SQL user that is gone is passed over in its time');
+select cmp_ok((select wait_until from leasehold.waiter where lease_key = t.key(8)), '>', (select enqueued_at from leasehold.waiter where lease_key = t.key(8)), 'and one that has just come waits');
+select pg_temp.tick(:'c2', '-1 hour');
+select is(pg_temp.times('back'), '2:0,10, 3:0,10, 4:0,, 5:0,0, 7:0,,0 8:0,0,', 'another daemon that sees it later moves nothing again');
+
+-- Forward.
+select pg_temp.queue('forward', '1 hour');
+select is(pg_temp.times('forward'), '2:60,-50, 3:60,-50, 4:60,, 5:60,-60, 7:60,,-60', 'a clock that went ahead by an hour has passed the end of every wait');
+select pg_temp.tick(:'c1', '1 hour');
+select is(pg_temp.times('forward'), '2:0,10, 3:0,10, 4:0,, 5:0,0, 7:0,,0', 'the tick that sees it takes them along');
+select pg_temp.tick(:'c2', '1 hour');
+select is(pg_temp.times('forward'), '2:0,10, 3:0,10, 4:0,, 5:0,0, 7:0,,0', 'and another one moves nothing again');
+select is(array(select right(lease_key::text, 1)::integer from leasehold.waiter where key = 'forward' and ticket in (
+                  select (leasehold_internal.live_head('s', 'forward', array[:'c1'::uuid], clock_timestamp(), b)).ticket
+                    from (values (array[]::uuid[]), (array[t.key(4)]), (array[t.key(4), t.key(2)])) v (b))
+                 order by priority desc, ticket), array[4, 2, 3], 'nobody lost the place that it had');
+select * from finish();
