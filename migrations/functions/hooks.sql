@@ -343,16 +343,6 @@ begin
 end
 $$;
 
--- Is an expired lease left alone, for reaping it has failed? Until its next try, and after too many failures for good.
--- Locks nothing.
-create or replace function leasehold_internal.is_put_off(p_scope leasehold.scope, p_max_failures integer, p_now timestamptz)
-returns boolean
-language sql immutable
-as $$
-  select coalesce((p_scope).reap_failures, 0) > 0
-         and coalesce((p_scope).next_try_at > p_now, (p_scope).reap_failures >= p_max_failures)
-$$;
-
 -- When reaping a lease that has failed so often before is tried again; null: not by itself any more. Locks nothing.
 create or replace function leasehold_internal.next_try(p_failures integer, p_max_failures integer, p_now timestamptz) returns timestamptz
 language sql immutable

@@ -1,3 +1,22 @@
+-- Is an expired lease left alone, for reaping it has failed? Until its next try, and after too many failures for good. A next try that lies further
+-- ahead than next_try() puts any is of another clock. Locks nothing.
+create or replace function leasehold_internal.is_put_off(p_scope leasehold.scope, p_max_failures integer, p_now timestamptz)
+returns boolean
+language sql immutable
+as $$
+  select coalesce((p_scope).reap_failures, 0) > 0
+         and coalesce((p_scope).next_try_at > p_now and ((p_scope).next_try_at < p_now + interval '6 min' or (p_scope).next_try_at = 'infinity'),
+                      (p_scope).reap_failures >= p_max_failures)
+$$;
+
+-- Has reaping a lease failed since `p_since`? A failure to come is one of another clock. Locks nothing.
+create or replace function leasehold_internal.has_failed_since(p_failures integer, p_failed_at timestamptz, p_since timestamptz, p_now timestamptz)
+returns boolean
+language sql stable
+as $$
+  select p_failures > 0 and p_failed_at >= p_since and p_failed_at < p_now + interval '1 min'
+$$;
+
 -- A held scope as people and programs are told of it; no row when it is free. Locks nothing.
 create or replace function leasehold_internal.lease_facts(
   p_scope leasehold.scope, p_rules leasehold.rules, p_life leasehold.life_now, p_now timestamptz)
@@ -15,7 +34,9 @@ as $$
          end,
          (p_rules).expiry = 'manual',
          case -- Reaping it has failed: not before the next try, or not by itself any more.
-              when s.reap_failures > 0 and coalesce(s.next_try_at > p_now, s.reap_failures >= (p_rules).max_reap_failures)
+              when s.reap_failures > 0
+                   and coalesce(s.next_try_at > p_now and (s.next_try_at < p_now + interval '6 min' or s.next_try_at = 'infinity'),
+                                s.reap_failures >= (p_rules).max_reap_failures)
                 then leasehold_internal.to_us(nullif(s.next_try_at, 'infinity') - p_now)
               when s.lapsed and (p_rules).expiry <> 'manual' then 0
               else leasehold_internal.to_us(leasehold_internal.expires_at(p_scope, p_life, (p_rules).expiry, p_now) - p_now) end,

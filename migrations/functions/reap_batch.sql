@@ -219,7 +219,7 @@ begin
               from unnest(v_rules) r
               join leasehold.scope s on s.namespace = r.namespace
              where s.state = 'held' and (p_key is null or s.key = p_key) and leasehold_internal.is_expired(s, p_life, r.expiry, p_now)
-               and (s.reap_failures = 0 or s.reap_failed_at < statement_timestamp())
+               and not leasehold_internal.has_failed_since(s.reap_failures, s.reap_failed_at, statement_timestamp(), p_now)
                and (p_by_name or (r.reaper = 'auto' and not leasehold_internal.is_put_off(s, r.max_reap_failures, p_now)))
              order by s.reap_failures > 0, s.namespace, s.key
              limit p_max

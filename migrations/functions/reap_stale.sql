@@ -105,7 +105,7 @@ as $$
                  where x.namespace >= n.first and (x.namespace < n.last or x.namespace = n.first)
                    and (x.namespace, x.key, x.token) > (coalesce(p_after_namespace, ''), coalesce(p_after_key, ''), p_after_token)
                    and x.state = 'held' and (x.lapsed or x.deadline <= p_now)
-                   and (x.reap_failures = 0 or x.reap_failed_at < p_until)
+                   and not leasehold_internal.has_failed_since(x.reap_failures, x.reap_failed_at, p_until, p_now)
                  order by x.namespace, x.key
                  limit p_max)
                union all
@@ -114,7 +114,7 @@ as $$
                  where h.namespace >= n.first and (h.namespace < n.last or h.namespace = n.first)
                    and (h.namespace, h.key, h.token) > (coalesce(p_after_namespace, ''), coalesce(p_after_key, ''), p_after_token)
                    and h.state = 'held' and (h.lapsed or h.deadline <= p_now)
-                   and (h.reap_failures = 0 or h.reap_failed_at < p_until)
+                   and not leasehold_internal.has_failed_since(h.reap_failures, h.reap_failed_at, p_until, p_now)
                  order by h.namespace, h.key, h.token
                  limit p_max)) d
              order by d.namespace, d.key, d.token

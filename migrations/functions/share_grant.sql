@@ -230,7 +230,8 @@ begin
   select f.* into v_facts from leasehold_internal.oldest_facts(p_namespace, p_key, p_rules, p_life, p_now) f;
   if found then
     select leasehold_internal.to_us(
-             min(case when h.reap_failures > 0 and coalesce(h.next_try_at > p_now, h.reap_failures >= p_rules.max_reap_failures) then h.next_try_at
+             min(case when h.reap_failures > 0 and leasehold_internal.is_put_off(leasehold_internal.scope_of_share(h), p_rules.max_reap_failures, p_now)
+                        then h.next_try_at
                       when p_rules.expiry = 'manual' then null
                       when h.lapsed then p_now
                       when h.incarnation = p_life.id then h.deadline + h.grace

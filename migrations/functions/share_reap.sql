@@ -55,7 +55,7 @@ begin
               join leasehold.share x on x.namespace = e.namespace
              where x.state = 'held' and (p_key is null or x.key = p_key) and (x.lapsed or x.deadline <= p_now)
                and leasehold_internal.is_expired(leasehold_internal.scope_of_share(x), p_life, r.expiry, p_now)
-               and (x.reap_failures = 0 or x.reap_failed_at < statement_timestamp())
+               and not leasehold_internal.has_failed_since(x.reap_failures, x.reap_failed_at, statement_timestamp(), p_now)
                and (p_by_name
                     or (r.reaper = 'auto'
                         and not leasehold_internal.is_put_off(leasehold_internal.scope_of_share(x), r.max_reap_failures, p_now)))

@@ -1,4 +1,4 @@
--- What the database's clock wrote before it stepped.
+-- What the database's clock wrote before it stepped: places in queues, and the next try of a reap that failed.
 select no_plan();
 select '11111111-1111-4111-8111-111111111111' as c1, '22222222-2222-4222-8222-222222222222' as c2 \gset
 select t.enroll(:'c1'), t.enroll(:'c2');
@@ -52,4 +52,25 @@ select is(array(select right(lease_key::text, 1)::integer from leasehold.waiter 
                   select (leasehold_internal.live_head('s', 'forward', array[:'c1'::uuid], clock_timestamp(), b)).ticket
                     from (values (array[]::uuid[]), (array[t.key(4)]), (array[t.key(4), t.key(2)])) v (b))
                  order by priority desc, ticket), array[4, 2, 3], 'nobody lost the place that it had');
+
+-- A reap that failed, an hour ahead.
+create function public.may_fail(leasehold.lease_event) returns void language plpgsql as $$ begin if exists (select from t.fails) then raise 'not now'; end if; end $$;
+create table t.fails as select 1;
+alter function public.may_fail(leasehold.lease_event) owner to leasehold_owner;
+select leasehold.add_hook('r', 'reap', 'public.may_fail(leasehold.lease_event)');
+select leasehold.set_policy('r.ext', reaper => 'external');
+update leasehold.incarnation set started_at = started_at - interval '1 day';
+update leasehold.coordinator set seen_at = clock_timestamp() + interval '1 hour';
+create temp table three as select * from (values ('r', 'taken'), ('r', 'reaped'), ('r.ext', 'named')) v (namespace, key);
+select leasehold.acquire(namespace, key, '30 s') from three;
+select t.age(namespace, key, '1 hour') from three;
+select count(*) from leasehold.reap(array['r', 'r.ext']);
+update leasehold.scope set next_try_at = next_try_at + interval '1 hour', reap_failed_at = reap_failed_at + interval '1 hour' where reap_failures > 0;
+drop table t.fails;
+create table t.fails (n integer);
+select cmp_ok(t.rows_of($$select * from leasehold.reap_failure$$), '=', 3, 'three have failed');
+select is(t.rows_of($$select * from leasehold.acquire('r', 'taken', '30 s')$$), 1, 'a lease whose next try lies an hour ahead is taken over');
+update leasehold.scope set check_at = clock_timestamp() where key = 'reaped';
+select is(array(select key collate "default" from leasehold.reap()), array['reaped'], 'or reaped when it is looked at');
+select is(array(select key collate "default" from leasehold.reap(array['r.ext'])), array['named'], 'and by name');
 select * from finish();

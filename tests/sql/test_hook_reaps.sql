@@ -213,7 +213,7 @@ select is((select array_agg(type order by number) from leasehold.event where key
 update app.mode set fails = true;
 select t.dead('r.one', array['bad1', 'bad2']);
 select count(*) from leasehold.reap(array['r.one']);
-update leasehold.scope set next_try_at = clock_timestamp() + interval '1 h', check_at = clock_timestamp() + interval '1 h' where namespace = 'r.one';
+update leasehold.scope set next_try_at = clock_timestamp() + interval '5 min', check_at = clock_timestamp() + interval '5 min' where namespace = 'r.one';
 update app.mode set fails = false;
 truncate leasehold.audit;
 select results_eq($$select kind, key collate "default" from leasehold_internal.reap_batch(null, null, array['r.one'], false, 10, false, p_key => 'bad2')$$,

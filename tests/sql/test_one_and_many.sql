@@ -115,7 +115,7 @@ insert into state (name, preparation) values
   ('another''s, expired, others wait', 'pg_temp.ask($1, 1), pg_temp.ask($1, 3), pg_temp.ask($1, 4, 902), pg_temp.age($1, 120)'),
   ('another''s, expired, mine is next', 'pg_temp.ask($1, 1), pg_temp.ask($1, 2), pg_temp.ask($1, 3), pg_temp.age($1, 120)'),
   ('another''s, reaping it has failed', $$pg_temp.ask($1, 1), pg_temp.age($1, 120),
-                                          pg_temp.put($1, 'reap_failures = 3, reap_error = ''no'', next_try_at = deadline + interval ''100 min''')$$),
+                                          pg_temp.put($1, 'reap_failures = 3, reap_error = ''no'', next_try_at = deadline + interval ''65 min''')$$),
   ('another''s, reaping it was given up', $$pg_temp.ask($1, 1), pg_temp.age($1, 120), pg_temp.put($1, 'reap_failures = 20')$$),
   ('another''s, of an earlier life', $$pg_temp.ask($1, 1), pg_temp.age($1, 120), pg_temp.put($1, 'incarnation = -1')$$),
   ('another''s, of an earlier life, expired', $$pg_temp.ask($1, 1), pg_temp.age($1, 20), pg_temp.put($1, 'incarnation = -1, duration = ''10 min''')$$),

@@ -18,7 +18,7 @@ select leasehold.set_policy('ext', reaper => 'external');
 select leasehold.set_policy('man', expiry => 'manual');
 select t.age(s.namespace, s.key, '1 hour') from leasehold.scope s where s.key <> 'alive';
 update leasehold.scope
-   set reap_failures = 1, reap_failed_at = clock_timestamp(), next_try_at = clock_timestamp() + interval '1 hour'
+   set reap_failures = 1, reap_failed_at = clock_timestamp(), next_try_at = clock_timestamp() + interval '5 min'
  where key = 'failed';
 
 select is(t.stale(null), 'r/dead r.child/dead rr/dead', 'all: what is expired, but external and manual ones, and what waits for its next try');
