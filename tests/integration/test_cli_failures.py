@@ -203,6 +203,21 @@ def test_a_signal_gives_back_a_lease_that_was_granted_in_that_instant():
                 assert releases[0].items[0].lease.lease_key == server.seen[0].lease_key
 
 
+def test_a_lease_is_given_back_though_the_server_is_slow_to_do_it():
+    """Its database answers nobody for a moment: five times RETRY, which take over a second."""
+    def silent(request, context):
+        wait_until(lambda: not context.is_active(), what="the client's cancel")
+        return pb.AcquireResponse()
+
+    steps = [result_of(pb.ReleaseResponse, pb.OUTCOME_RETRY)] * 5 + [result_of(pb.ReleaseResponse, pb.OUTCOME_OK)]
+    with Scripted(acquire=[silent], release=steps) as server:
+        waiter = start("acquire", "a", "k", "--wait", "forever", **server.env)
+        wait_until(lambda: server.seen, what="the call")
+        waiter.send_signal(signal.SIGINT)
+        assert ends(waiter) == 130
+        assert [type(r) for r in server.seen[1:]] == [pb.ReleaseRequest] * 6
+
+
 def test_an_answer_that_is_none_is_a_failure():
     with Scripted(acquire=[lambda r, c: pb.AcquireResponse()], heartbeat=[lambda r, c: pb.HeartbeatResponse()],
                   release=[lambda r, c: pb.ReleaseResponse()]) as server:

@@ -18,6 +18,8 @@
 #include "cli/server.h"
 #include "json/print.h"
 
+#define GIVE_BACK_US (5 * LH_US_PER_S) /* a second Ctrl-C ends it sooner */
+
 struct acquire {
     struct lh_cli *cli;
     struct lh_server server;
@@ -31,7 +33,7 @@ static struct lh_by_key by_key(struct acquire *acquire)
     return (struct lh_by_key){.caller = acquire->server.caller,
                               .scope = acquire->asked.scope,
                               .lease_key = acquire->asked.lease_key,
-                              .deadline_us = lh_clock_us() + LH_US_PER_S};
+                              .deadline_us = lh_clock_us() + GIVE_BACK_US};
 }
 
 static void tell_that_we_go_on(void *arg, const struct lh_reply *reply)
@@ -154,7 +156,8 @@ static enum lh_exit take(struct acquire *acquire)
     ask(acquire, &reply);
     number = lh_caller_take_signal(acquire->server.caller);
     if (number != 0) {
-        give_back(acquire);
+        if (acquire->may_be_granted || reply.code == LH_GRPC_OK)
+            give_back(acquire);
         lh_error_print("interrupted; the request left the queue");
         if (!acquire->asked.is_own_key)
             lh_error_print("if the lease was granted at that moment, release it with lease key %s",
