@@ -35,7 +35,7 @@ static const char *const level_names[] = {"ok", "note", "warning", "failed"};
 
 struct check {
     const struct lh_cli *cli;
-    struct lh_session *a, *b;
+    PGconn *a, *b;
     json_t *findings;
     int counts[LEVELS];
 };
@@ -65,10 +65,10 @@ static void add(struct check *check, const char *name, enum level level, const c
 }
 
 /* The answer in column `v`; NULL: it failed, or is null. A new string. */
-static char *ask(struct lh_session *session, const char *sql)
+static char *ask(PGconn *session, const char *sql)
 {
     struct lh_error error = {0};
-    PGresult *result = lh_session_query(session, sql, NULL, 0, &error);
+    PGresult *result = lh_query(session, sql, NULL, 0, &error);
     const char *value = result != NULL && PQntuples(result) > 0 ? lh_query_text(result, 0, "v") : NULL;
     char *copy = value != NULL ? lh_strdup(value) : NULL;
 
@@ -76,7 +76,7 @@ static char *ask(struct lh_session *session, const char *sql)
     return copy;
 }
 
-static int64_t ask_number(struct lh_session *session, const char *sql)
+static int64_t ask_number(PGconn *session, const char *sql)
 {
     char *text = ask(session, sql);
     int64_t number = text != NULL ? strtoll(text, NULL, 10) : -1;
@@ -90,7 +90,7 @@ static int64_t ask_number(struct lh_session *session, const char *sql)
 static void check_statement(struct check *check, const struct lh_database_check *question)
 {
     struct lh_error error = {0};
-    PGresult *rows = lh_session_query(check->a, question->sql, NULL, 0, &error);
+    PGresult *rows = lh_query(check->a, question->sql, NULL, 0, &error);
 
     for (int i = 0; rows != NULL && i < PQntuples(rows); i++)
         add(check, question->name, level_named(lh_query_text(rows, i, "level")), lh_query_text(rows, i, "advice"), "%s",
@@ -173,7 +173,7 @@ static void check_pooler(struct check *check)
     static const char direct[] =
         "let daemons connect to PostgreSQL itself, or through a pooler in session mode; clients "
         "in SQL work behind it, and poll instead of LISTEN";
-    PGconn *a = lh_session_conn(check->a), *b = lh_session_conn(check->b);
+    PGconn *a = check->a, *b = check->b;
     struct lh_error error = {0};
     int64_t before = ask_number(check->a, pid), until_us = lh_clock_us() + SESSION_WAIT_US, other, after;
     bool waits;
@@ -201,7 +201,7 @@ static void check_pooler(struct check *check)
 /* Waits for a notification at session a. Returns when it came (lh_clock_us), or -1. */
 static int64_t notified_at(struct check *check, int64_t until_us)
 {
-    PGconn *conn = lh_session_conn(check->a);
+    PGconn *conn = check->a;
     PGnotify *notify;
 
     while ((notify = PQnotifies(conn)) == NULL)
@@ -218,11 +218,11 @@ static void check_listen(struct check *check)
     struct lh_error error = {0};
     int64_t sent_us, came_us = -1;
 
-    if (lh_query_run(lh_session_conn(check->a), "listen leasehold_check", &error) == LH_OK) {
+    if (lh_query_run(check->a, "listen leasehold_check", &error) == LH_OK) {
         sent_us = lh_clock_us();
-        if (lh_query_run(lh_session_conn(check->b), "notify leasehold_check", &error) == LH_OK)
+        if (lh_query_run(check->b, "notify leasehold_check", &error) == LH_OK)
             came_us = notified_at(check, sent_us + NOTICE_WAIT_US);
-        lh_query_run(lh_session_conn(check->a), "unlisten leasehold_check", &error);
+        lh_query_run(check->a, "unlisten leasehold_check", &error);
     }
     if (came_us >= 0)
         add(check, "listen", LEVEL_OK, "", "a notification came after %.1f ms",
@@ -285,12 +285,12 @@ static int64_t pair_us(struct check *check)
     struct lh_error error = {0};
     int64_t begun_us, took_us = -1;
 
-    if (lh_query_run(lh_session_conn(check->a), "begin", &error) != LH_OK)
+    if (lh_query_run(check->a, "begin", &error) != LH_OK)
         return -1;
     begun_us = lh_clock_us();
     if (ask_number(check->a, acquire) > 0 && ask_number(check->a, release) == 1)
         took_us = lh_clock_us() - begun_us;
-    lh_query_run(lh_session_conn(check->a), "rollback", &error);
+    lh_query_run(check->a, "rollback", &error);
     return took_us;
 }
 
@@ -376,7 +376,7 @@ static void print_json(const struct check *check)
 }
 
 /* Switches off what could cut the session before the report is made, as a daemon does (pg/session.c). */
-static enum lh_exit open_session(struct lh_session **session, const struct lh_cli *cli)
+static enum lh_exit open_session(PGconn **session, const struct lh_cli *cli)
 {
     static const char settings[] =
         "select count(set_config(s.name, s.value, false))"
@@ -414,8 +414,8 @@ static enum lh_exit run(struct lh_cli *cli)
             print_text(&check);
         status = check.counts[LEVEL_FAILED] > 0 ? LH_EXIT_FAILED : LH_EXIT_DONE;
     }
-    lh_session_close(check.b);
-    lh_session_close(check.a);
+    PQfinish(check.b);
+    PQfinish(check.a);
     json_decref(check.findings);
     return status;
 }

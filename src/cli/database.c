@@ -1,9 +1,11 @@
 #include "cli/database.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cli/arguments.h"
 #include "cli/error.h"
 #include "cli/server.h"
@@ -12,52 +14,110 @@
 #include "pg/values.h"
 #include "json/row_message.h"
 
-static void on_notice(void *arg, const char *line)
+const char *lh_database_notice(const PGresult *notice, char line[LH_NOTICE_BYTES])
 {
-    const struct lh_cli *cli = arg;
-    if (lh_args_has(&cli->args, "verbose"))
-        lh_error_print("the database says: %s", line);
+    const char *primary = PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
+
+    lh_query_words(line, LH_NOTICE_BYTES, primary != NULL ? primary : "");
+    return line;
 }
 
-enum lh_exit lh_database_open(struct lh_session **session, const struct lh_cli *cli, enum lh_database_use use)
+static void on_notice(void *arg, const PGresult *notice)
 {
-    struct lh_error error = {0};
+    const struct lh_cli *cli = arg;
+    char line[LH_NOTICE_BYTES];
 
-    *session = NULL;
+    if (lh_args_has(&cli->args, "verbose"))
+        lh_error_print("the database says: %s", lh_database_notice(notice, line));
+}
+
+/* libpq's complaints quote what they complain about, which may be the second half of a password, but for those that name
+ * an option. */
+static bool is_secret(const char *conninfo, const char *complaint)
+{
+    return (strchr(conninfo, '@') != NULL || strstr(conninfo, "password") != NULL) &&
+           strncmp(complaint, "invalid connection option", 25) != 0 &&
+           strncmp(complaint, "invalid URI query parameter", 27) != 0;
+}
+
+static enum lh_exit check_conninfo(const struct lh_cli *cli)
+{
+    char *complaint = NULL, words[LH_NOTICE_BYTES];
+    PQconninfoOption *parsed = PQconninfoParse(cli->database, &complaint);
+
+    if (parsed != NULL) {
+        PQconninfoFree(parsed);
+        return LH_EXIT_DONE;
+    }
+    lh_query_words(words, sizeof(words), complaint != NULL ? complaint : "");
+    if (words[0] == '\0' || is_secret(cli->database, words))
+        snprintf(words, sizeof(words), "it is neither a URL nor name=value pairs");
+    PQfreemem(complaint);
+    return lh_error_usage(cli->command, "--database: not the address of a database: %s", words);
+}
+
+static enum lh_exit set_timeout(PGconn *conn, const struct lh_cli *cli)
+{
+    char timeout_ms[24];
+    const char *const values[] = {timeout_ms};
+    enum lh_exit status;
+
+    snprintf(timeout_ms, sizeof(timeout_ms), "%lld", (long long)((cli->timeout_us + LH_US_PER_MS - 1) / LH_US_PER_MS));
+    PQclear(lh_database_query(conn, cli, "select set_config('statement_timeout', $1, false)", values, 1, &status));
+    return status;
+}
+
+enum lh_exit lh_database_open(PGconn **conn, const struct lh_cli *cli, enum lh_database_use use)
+{
+    /* What stands before dbname is a default for it, what stands after it overrules it. */
+    static const char *const names[] = {"connect_timeout", "target_session_attrs",      "dbname",
+                                        "client_encoding", "fallback_application_name", NULL};
+    char timeout_s[24];
+    const char *const values[] = {
+        timeout_s, use == LH_DATABASE_WRITE ? "read-write" : NULL, cli->database, "UTF8", "leasehold", NULL};
+    struct lh_error error = {0};
+    enum lh_exit status;
+
+    *conn = NULL;
     if (cli->database == NULL)
         return lh_error_usage(cli->command, "%s works on a database: --database URL, or LEASEHOLD_DATABASE",
                               cli->command->name);
-    *session = lh_session_open(cli->database, use == LH_DATABASE_WRITE, cli->timeout_us, &error);
-    if (*session == NULL && error.status == LH_INVALID_ARGUMENT)
-        return lh_error_usage(cli->command, "--database: %s", error.message);
-    if (*session == NULL)
-        return lh_error_database(cli, &error);
-    lh_session_on_notice(*session, on_notice, (void *)(uintptr_t)cli);
-    if (lh_session_set_timeout(*session, cli->timeout_us, &error) != LH_OK) {
-        lh_session_close(*session);
-        *session = NULL;
-        return lh_error_database(cli, &error);
+    status = check_conninfo(cli);
+    if (status != LH_EXIT_DONE)
+        return status;
+    snprintf(timeout_s, sizeof(timeout_s), "%lld", (long long)((cli->timeout_us + LH_US_PER_S - 1) / LH_US_PER_S));
+    *conn = PQconnectdbParams(names, values, 1);
+    if (PQstatus(*conn) == CONNECTION_OK) {
+        PQsetNoticeReceiver(*conn, on_notice, (void *)(uintptr_t)cli);
+        status = set_timeout(*conn, cli);
+    } else {
+        lh_query_error_of_conn(*conn, &error);
+        status = lh_error_database(cli, &error);
     }
-    return LH_EXIT_DONE;
+    if (status == LH_EXIT_DONE)
+        return LH_EXIT_DONE;
+    PQfinish(*conn);
+    *conn = NULL;
+    return status;
 }
 
-PGresult *lh_database_query(struct lh_session *session, const struct lh_cli *cli, const char *sql,
-                            const char *const *values, size_t value_count, enum lh_exit *status)
+PGresult *lh_database_query(PGconn *conn, const struct lh_cli *cli, const char *sql, const char *const *values,
+                            size_t value_count, enum lh_exit *status)
 {
     struct lh_error error = {0};
-    PGresult *result = lh_session_query(session, sql, values, value_count, &error);
+    PGresult *result = lh_query(conn, sql, values, value_count, &error);
 
     *status = result != NULL ? LH_EXIT_DONE : lh_error_database(cli, &error);
     return result;
 }
 
 /* What is read from a standby may be old. */
-static void tell_of_standby(struct lh_session *session)
+static void tell_of_standby(PGconn *conn)
 {
     static const char sql[] = "select round(extract(epoch from clock_timestamp() - pg_last_xact_replay_timestamp())"
                               "::numeric, 1)::text as age where pg_is_in_recovery()";
     struct lh_error error = {0};
-    PGresult *result = lh_session_query(session, sql, NULL, 0, &error);
+    PGresult *result = lh_query(conn, sql, NULL, 0, &error);
     const char *age = result != NULL && PQntuples(result) == 1 ? lh_query_text(result, 0, "age") : NULL;
 
     if (age != NULL)
@@ -69,19 +129,19 @@ static void tell_of_standby(struct lh_session *session)
 
 PGresult *lh_ask_database(struct lh_cli *cli, const struct lh_ask *ask)
 {
-    struct lh_session *session;
+    PGconn *conn;
     PGresult *result = NULL;
 
-    cli->status = lh_database_open(&session, cli, ask->kind == LH_ASK_READ ? LH_DATABASE_READ : LH_DATABASE_WRITE);
+    cli->status = lh_database_open(&conn, cli, ask->kind == LH_ASK_READ ? LH_DATABASE_READ : LH_DATABASE_WRITE);
     if (cli->status == LH_EXIT_DONE)
-        result = lh_database_query(session, cli, ask->sql, ask->values, ask->value_count, &cli->status);
+        result = lh_database_query(conn, cli, ask->sql, ask->values, ask->value_count, &cli->status);
     if (result != NULL && ask->then != NULL) {
         PQclear(result);
-        result = lh_database_query(session, cli, ask->then, ask->values, ask->then_count, &cli->status);
+        result = lh_database_query(conn, cli, ask->then, ask->values, ask->then_count, &cli->status);
     }
     if (result != NULL && ask->kind == LH_ASK_READ)
-        tell_of_standby(session);
-    lh_session_close(session);
+        tell_of_standby(conn);
+    PQfinish(conn);
     return result;
 }
 
@@ -156,8 +216,8 @@ void lh_lease_add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, co
         lease->labels = lh_arena_alloc(arena, json_object_size(labels) * sizeof(*lease->labels));
     json_object_foreach(labels, name, value)
     {
-        Leasehold__V1__Lease__LabelsEntry *entry = lh_arena_alloc(arena, sizeof(*entry));
-        leasehold__v1__lease__labels_entry__init(entry);
+        Leasehold__V1__Lease__LabelsEntry *entry =
+            lh_message_new(&leasehold__v1__lease__labels_entry__descriptor, arena);
         entry->key = lh_arena_strdup(arena, name);
         entry->value = lh_arena_strdup(arena, json_is_string(value) ? json_string_value(value) : "");
         lease->labels[lease->n_labels++] = entry;

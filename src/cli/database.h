@@ -12,7 +12,6 @@
 #include "cli/cli.h"
 #include "client/reply.h"
 #include "embed/query.h"
-#include "embed/session.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
 enum lh_database_use {
@@ -20,12 +19,16 @@ enum lh_database_use {
     LH_DATABASE_WRITE, /* the one of several hosts that takes writes */
 };
 
-/* Opens a session; its statements end after --timeout. Not DONE: an error was printed. */
-enum lh_exit lh_database_open(struct lh_session **session, const struct lh_cli *cli, enum lh_database_use use);
+/* Opens a session, for PQfinish; its statements end after --timeout. Not DONE: an error was printed. */
+enum lh_exit lh_database_open(PGconn **session, const struct lh_cli *cli, enum lh_database_use use);
+
+/* Returns what a notice says, in one line. */
+#define LH_NOTICE_BYTES 512
+const char *lh_database_notice(const PGresult *notice, char line[LH_NOTICE_BYTES]);
 
 /* Runs a query. NULL: an error was printed, and `status` is the exit status. The caller clears the result. */
-PGresult *lh_database_query(struct lh_session *session, const struct lh_cli *cli, const char *sql,
-                            const char *const *values, size_t value_count, enum lh_exit *status);
+PGresult *lh_database_query(PGconn *session, const struct lh_cli *cli, const char *sql, const char *const *values,
+                            size_t value_count, enum lh_exit *status);
 /*
  * A request is answered by the server, or with --database by a statement, whose rows become the same answer.
  *

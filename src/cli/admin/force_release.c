@@ -56,7 +56,7 @@ static bool is_text(const PGresult *result, const char *column, const char *text
 }
 
 /* It has no row for a rest that it ended. */
-static bool is_rest_over(struct lh_session *session, const struct lh_cli *cli, enum lh_exit *status)
+static bool is_rest_over(PGconn *session, const struct lh_cli *cli, enum lh_exit *status)
 {
     const char *const values[] = {cli->args.words[0], cli->args.words[1]};
     PGresult *result =
@@ -77,7 +77,7 @@ static enum lh_exit by_database(struct lh_cli *cli, const char *reason, const ch
     const char *const values[] = {cli->args.words[0], cli->args.words[1], reason, token,
                                   lh_args_has(&cli->args, "all") ? "true" : "false"};
     static const Leasehold__V1__ForceReleaseResponse nothing = LEASEHOLD__V1__FORCE_RELEASE_RESPONSE__INIT;
-    struct lh_session *session;
+    PGconn *session;
     PGresult *result = NULL;
     enum lh_exit status = lh_database_open(&session, cli, LH_DATABASE_WRITE);
     char name[LH_SCOPE_NAME_BYTES];
@@ -95,7 +95,7 @@ static enum lh_exit by_database(struct lh_cli *cli, const char *reason, const ch
         print_rows(cli, result);
     }
     PQclear(result);
-    lh_session_close(session);
+    PQfinish(session);
     free(sql);
     return status;
 }

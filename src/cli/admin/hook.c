@@ -14,7 +14,7 @@ static const char *const events[] = {"acquire", "heartbeat", "release_ok", "rele
 
 struct hook_command {
     struct lh_cli *cli;
-    struct lh_session *session;
+    PGconn *session;
     const char *ns; /* "" is the root */
     const char *event;
     char *function; /* with its argument */
@@ -91,9 +91,11 @@ static enum lh_exit list(struct lh_cli *cli)
 
 /* --- add and remove --- */
 
-static void on_notice(void *arg, const char *line)
+static void on_notice(void *arg, const PGresult *notice)
 {
-    lh_error_print("%s", line);
+    char line[LH_NOTICE_BYTES];
+
+    lh_error_print("%s", lh_database_notice(notice, line));
 }
 
 /* A name that PostgreSQL before 16 cannot read; later ones answer null, as for one that they do not know. */
@@ -112,7 +114,7 @@ static char ask(const struct hook_command *hook, const char *sql, enum lh_exit *
 {
     const char *const values[] = {hook->ns, hook->event, hook->function};
     struct lh_error error = {0};
-    PGresult *result = lh_session_query(hook->session, sql, values, 3, &error);
+    PGresult *result = lh_query(hook->session, sql, values, 3, &error);
     char answer;
 
     if (result == NULL) {
@@ -174,9 +176,9 @@ static enum lh_exit change(struct lh_cli *cli, enum lh_exit (*make)(struct hook_
     hook.function = lh_format("%s%s", words[3], strchr(words[3], '(') != NULL ? "" : "(leasehold.lease_event)");
     status = lh_database_open(&hook.session, cli, LH_DATABASE_WRITE);
     if (status == LH_EXIT_DONE) {
-        lh_session_on_notice(hook.session, on_notice, NULL);
+        PQsetNoticeReceiver(hook.session, on_notice, NULL);
         status = make(&hook);
-        lh_session_close(hook.session);
+        PQfinish(hook.session);
     }
     free(hook.function);
     return status;

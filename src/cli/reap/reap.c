@@ -15,7 +15,7 @@
 struct reap {
     struct lh_reap_pass pass;
     struct lh_server server;
-    struct lh_session *session;
+    PGconn *session;
     int64_t every_us; /* 0: once */
     bool has_told_unknown;
 };
@@ -30,7 +30,7 @@ static enum lh_exit open_endpoint(struct reap *reap)
 
 static void close_endpoint(struct reap *reap)
 {
-    lh_session_close(reap->session);
+    PQfinish(reap->session);
     reap->session = NULL;
     lh_server_close(&reap->server);
 }

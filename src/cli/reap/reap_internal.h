@@ -59,10 +59,10 @@ void lh_reap_pass_report(const struct lh_reap_pass *pass, bool is_repeated);
 enum lh_exit lh_reap_by_server(struct lh_reap_pass *pass, struct lh_server *server);
 
 /* Reaps every expired lease, in transactions of this session. Not DONE: an error was printed. */
-enum lh_exit lh_reap_by_database(struct lh_reap_pass *pass, struct lh_session *session);
+enum lh_exit lh_reap_by_database(struct lh_reap_pass *pass, PGconn *session);
 
 /* Prints a line for each named namespace that has no lease, policy or hook. */
-void lh_reap_tell_unknown(const struct lh_reap_pass *pass, struct lh_session *session);
+void lh_reap_tell_unknown(const struct lh_reap_pass *pass, PGconn *session);
 
 /* reap --exec: a command by /bin/sh for each lease. */
 

@@ -73,9 +73,8 @@ static void add_failure(struct lh_reap_pass *pass, const Leasehold__V1__ReapFail
 
 static Leasehold__V1__Lease *lease_message(struct lh_arena *arena, const struct lh_embed_lease *lease)
 {
-    Leasehold__V1__Lease *message = lh_arena_alloc(arena, sizeof(*message));
+    Leasehold__V1__Lease *message = lh_message_new(&leasehold__v1__lease__descriptor, arena);
 
-    leasehold__v1__lease__init(message);
     message->scope = lh_message_scope(lease->namespace_text, lh_arena_strdup(arena, lease->key), arena);
     message->owner = lh_arena_strdup(arena, lease->owner);
     if (lease->principal != NULL)
@@ -95,9 +94,8 @@ static Leasehold__V1__Lease *lease_message(struct lh_arena *arena, const struct 
 void lh_reap_pass_add_failed(struct lh_reap_pass *pass, const struct lh_embed_lease *lease, const char *error,
                              int32_t reap_failures, int64_t next_try_at_us)
 {
-    Leasehold__V1__ReapFailure *failure = lh_arena_alloc(&pass->arena, sizeof(*failure));
+    Leasehold__V1__ReapFailure *failure = lh_message_new(&leasehold__v1__reap_failure__descriptor, &pass->arena);
 
-    leasehold__v1__reap_failure__init(failure);
     failure->lease = lease_message(&pass->arena, lease);
     failure->error = lh_arena_strdup(&pass->arena, error);
     failure->reap_failures = reap_failures;
@@ -241,7 +239,7 @@ static int on_lease(void *arg, PGconn *conn, const struct lh_embed_lease *lease,
     return callback->on_lease(callback->arg, conn, lease, error);
 }
 
-enum lh_exit lh_reap_by_database(struct lh_reap_pass *pass, struct lh_session *session)
+enum lh_exit lh_reap_by_database(struct lh_reap_pass *pass, PGconn *session)
 {
     const struct lh_args *args = &pass->cli->args;
     const struct lh_reap_callback *callback = &pass->callback;
@@ -272,12 +270,12 @@ enum lh_exit lh_reap_by_database(struct lh_reap_pass *pass, struct lh_session *s
         options.transaction_max = (uint32_t)pass->max;
     else if (callback->on_lease == NULL)
         options.transaction_max = TRANSACTION_LEASES;
-    status = lh_reap_stale_with(lh_session_conn(session), &options, NULL, &error);
+    status = lh_reap_stale_with(session, &options, NULL, &error);
     clear_progress(&run);
     return status == LH_OK ? LH_EXIT_DONE : lh_error_database(pass->cli, &error);
 }
 
-void lh_reap_tell_unknown(const struct lh_reap_pass *pass, struct lh_session *session)
+void lh_reap_tell_unknown(const struct lh_reap_pass *pass, PGconn *session)
 {
     static const char sql[] =
         "select n.namespace from unnest($1::text[]) as n (namespace)"
@@ -288,7 +286,7 @@ void lh_reap_tell_unknown(const struct lh_reap_pass *pass, struct lh_session *se
     const struct lh_args *args = &pass->cli->args;
     char *namespaces = lh_query_array(args->words, args->word_count);
     const char *const values[] = {namespaces};
-    PGresult *unknown = lh_session_query(session, sql, values, 1, NULL);
+    PGresult *unknown = lh_query(session, sql, values, 1, NULL);
 
     for (int row = 0; unknown != NULL && row < PQntuples(unknown); row++)
         lh_error_print("%s has no lease, policy or hook: nothing to do", PQgetvalue(unknown, row, 0));

@@ -93,7 +93,7 @@ static enum lh_exit record(struct lh_reap_pass *pass, const struct lh_embed_leas
     char token[24];
     const char *const values[] = {lease->namespace_text, lease->key, token, words};
     int64_t until_us = lh_clock_us() + RECORD_LIMIT_US;
-    struct lh_session *session;
+    PGconn *session;
     enum lh_exit status = lh_database_open(&session, pass->cli, LH_DATABASE_WRITE);
     bool is_held = status == LH_EXIT_DONE, is_done = false;
 
@@ -117,7 +117,7 @@ static enum lh_exit record(struct lh_reap_pass *pass, const struct lh_embed_leas
             PQclear(result);
         }
     }
-    lh_session_close(session);
+    PQfinish(session);
     return status;
 }
 
