@@ -110,8 +110,7 @@ static void add_sources(Leasehold__V1__GetPolicyResponse *response, const struct
             name[size - 3] = '\0';
         if (lh_policy_setting(name) == NULL)
             continue;
-        entry = lh_arena_alloc(arena, sizeof(*entry));
-        leasehold__v1__get_policy_response__source_entry__init(entry);
+        entry = lh_message_new(&leasehold__v1__get_policy_response__source_entry__descriptor, arena);
         entry->key = name;
         entry->value = strsep(&rest, "\n");
         response->source[response->n_source++] = entry;

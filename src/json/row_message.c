@@ -23,10 +23,9 @@ Google__Protobuf__Duration *lh_message_duration(int64_t duration_us, struct lh_a
 
 Google__Protobuf__Timestamp *lh_message_timestamp(int64_t time_us, struct lh_arena *arena)
 {
-    Google__Protobuf__Timestamp *timestamp = lh_arena_alloc(arena, sizeof(*timestamp));
+    Google__Protobuf__Timestamp *timestamp = lh_message_new(&google__protobuf__timestamp__descriptor, arena);
     int64_t rest_us = time_us % LH_US_PER_S;
 
-    google__protobuf__timestamp__init(timestamp);
     timestamp->seconds = time_us / LH_US_PER_S - (rest_us < 0);
     /* Nanos count forward, before 1970 too. */
     timestamp->nanos = (int32_t)((rest_us < 0 ? rest_us + LH_US_PER_S : rest_us) * 1000);
@@ -58,18 +57,16 @@ static size_t split(const char *ns, struct lh_arena *arena, char ***segments)
 
 Leasehold__V1__Namespace *lh_message_namespace(const char *ns, struct lh_arena *arena)
 {
-    Leasehold__V1__Namespace *message = lh_arena_alloc(arena, sizeof(*message));
+    Leasehold__V1__Namespace *message = lh_message_new(&leasehold__v1__namespace__descriptor, arena);
 
-    leasehold__v1__namespace__init(message);
     message->n_segments = split(ns, arena, &message->segments);
     return message;
 }
 
 Leasehold__V1__Scope *lh_message_scope(const char *ns, const char *key, struct lh_arena *arena)
 {
-    Leasehold__V1__Scope *scope = lh_arena_alloc(arena, sizeof(*scope));
+    Leasehold__V1__Scope *scope = lh_message_new(&leasehold__v1__scope__descriptor, arena);
 
-    leasehold__v1__scope__init(scope);
     scope->n_namespace_ = split(ns, arena, &scope->namespace_);
     scope->key = (char *)(uintptr_t)key;
     return scope;

@@ -121,16 +121,17 @@ static Opentelemetry__Proto__Trace__V1__Span *encode_span(const struct lh_span *
 size_t lh_export_request(const struct lh_span_ring *ring, size_t count, const struct lh_trace_resource *resource,
                          struct lh_arena *arena, const void **data)
 {
-    Opentelemetry__Proto__Collector__Trace__V1__ExportTraceServiceRequest request;
+    Opentelemetry__Proto__Collector__Trace__V1__ExportTraceServiceRequest request =
+        OPENTELEMETRY__PROTO__COLLECTOR__TRACE__V1__EXPORT_TRACE_SERVICE_REQUEST__INIT;
     Opentelemetry__Proto__Trace__V1__ResourceSpans of_resource, *resource_list[] = {&of_resource};
     Opentelemetry__Proto__Trace__V1__ScopeSpans of_scope, *scope_list[] = {&of_scope};
-    Opentelemetry__Proto__Common__V1__InstrumentationScope scope;
-    Opentelemetry__Proto__Resource__V1__Resource described;
+    Opentelemetry__Proto__Common__V1__InstrumentationScope scope =
+        OPENTELEMETRY__PROTO__COMMON__V1__INSTRUMENTATION_SCOPE__INIT;
+    Opentelemetry__Proto__Resource__V1__Resource described = OPENTELEMETRY__PROTO__RESOURCE__V1__RESOURCE__INIT;
     struct attributes attributes = attributes_of(arena);
     uint8_t *packed;
     size_t size;
 
-    opentelemetry__proto__common__v1__instrumentation_scope__init(&scope);
     scope.name = (char *)(uintptr_t) "leasehold";
     scope.version = (char *)(uintptr_t)resource->version;
     opentelemetry__proto__trace__v1__scope_spans__init(&of_scope);
@@ -140,7 +141,6 @@ size_t lh_export_request(const struct lh_span_ring *ring, size_t count, const st
     for (size_t i = 0; i < count; i++)
         of_scope.spans[i] = encode_span(lh_span_ring_at(ring, i), arena);
 
-    opentelemetry__proto__resource__v1__resource__init(&described);
     add_text(&attributes, "service.name", "leaseholdd");
     add_text(&attributes, "service.version", resource->version);
     add_text(&attributes, "service.instance.id", resource->instance);
@@ -151,7 +151,6 @@ size_t lh_export_request(const struct lh_span_ring *ring, size_t count, const st
     of_resource.n_scope_spans = 1;
     of_resource.scope_spans = scope_list;
 
-    opentelemetry__proto__collector__trace__v1__export_trace_service_request__init(&request);
     request.n_resource_spans = 1;
     request.resource_spans = resource_list;
     size = protobuf_c_message_get_packed_size(&request.base);

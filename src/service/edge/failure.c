@@ -54,10 +54,9 @@ const char *lh_failure_message(const struct lh_failure *failure, struct lh_arena
 
 static Google__Protobuf__Any *pack_any(const char *type_url, const ProtobufCMessage *message, struct lh_arena *arena)
 {
-    Google__Protobuf__Any *any = lh_arena_alloc(arena, sizeof(*any));
+    Google__Protobuf__Any *any = lh_message_new(&google__protobuf__any__descriptor, arena);
     const void *data;
 
-    google__protobuf__any__init(any);
     any->type_url = (char *)type_url;
     any->value.len = lh_message_pack(message, arena, &data);
     any->value.data = (uint8_t *)data;
@@ -71,8 +70,7 @@ static void add_metadata(Google__Rpc__ErrorInfo *info, const char *name, const c
 
     if (value == NULL || value[0] == '\0')
         return;
-    entry = lh_arena_alloc(arena, sizeof(*entry));
-    google__rpc__error_info__metadata_entry__init(entry);
+    entry = lh_message_new(&google__rpc__error_info__metadata_entry__descriptor, arena);
     copy = lh_arena_alloc(arena, LH_NAMESPACE_MAX_BYTES + 1);
     if (strcmp(name, "namespace") == 0 || strcmp(name, "principal") == 0) {
         size_t kept = lh_utf8_cut(value, strlen(value), LH_NAMESPACE_MAX_BYTES);
@@ -91,9 +89,8 @@ static Google__Protobuf__Any *error_info(const struct lh_failure *failure, struc
     const struct lh_violations *violations = failure->violations;
     bool has_violation = violations != NULL && violations->count > 0;
     Google__Rpc__ErrorInfo__MetadataEntry *entries[METADATA_MAX];
-    Google__Rpc__ErrorInfo info;
+    Google__Rpc__ErrorInfo info = GOOGLE__RPC__ERROR_INFO__INIT;
 
-    google__rpc__error_info__init(&info);
     info.reason = (char *)lh_status_name(failure->status);
     info.domain = (char *)LH_FAILURE_DOMAIN;
     info.metadata = entries;
@@ -109,9 +106,8 @@ static Google__Protobuf__Any *error_info(const struct lh_failure *failure, struc
 static Google__Protobuf__Any *bad_request(const struct lh_violations *violations, struct lh_arena *arena)
 {
     Google__Rpc__BadRequest__FieldViolation items[LH_VIOLATIONS_MAX], *pointers[LH_VIOLATIONS_MAX];
-    Google__Rpc__BadRequest request;
+    Google__Rpc__BadRequest request = GOOGLE__RPC__BAD_REQUEST__INIT;
 
-    google__rpc__bad_request__init(&request);
     for (size_t i = 0; i < violations->count; i++) {
         google__rpc__bad_request__field_violation__init(&items[i]);
         items[i].field = (char *)violations->list[i].field;
@@ -125,9 +121,8 @@ static Google__Protobuf__Any *bad_request(const struct lh_violations *violations
 
 static Google__Protobuf__Any *retry_info(int64_t delay_us, struct lh_arena *arena)
 {
-    Google__Rpc__RetryInfo retry;
+    Google__Rpc__RetryInfo retry = GOOGLE__RPC__RETRY_INFO__INIT;
 
-    google__rpc__retry_info__init(&retry);
     retry.retry_delay = lh_message_duration(delay_us, arena);
     return pack_any("type.googleapis.com/google.rpc.RetryInfo", &retry.base, arena);
 }
@@ -136,12 +131,11 @@ void lh_failure_encode(const struct lh_failure *failure, struct lh_buffer *detai
 {
     int64_t delay_us = retry_delay_us(failure->status);
     Google__Protobuf__Any *list[DETAILS_MAX];
-    Google__Rpc__Status status;
+    Google__Rpc__Status status = GOOGLE__RPC__STATUS__INIT;
     struct lh_arena arena = {0};
     const void *data;
     size_t size;
 
-    google__rpc__status__init(&status);
     status.code = lh_status_grpc(failure->status);
     status.message = (char *)lh_failure_message(failure, &arena);
     status.details = list;

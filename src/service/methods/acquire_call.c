@@ -163,9 +163,8 @@ Leasehold__V1__Lease *lh_acquire_lease(const struct acquire_call *acquire, const
 void lh_acquire_tell_lease(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
     struct lh_arena *arena = &acquire->service->scratch;
-    Leasehold__V1__AcquireResponse response;
+    Leasehold__V1__AcquireResponse response = LEASEHOLD__V1__ACQUIRE_RESPONSE__INIT;
 
-    leasehold__v1__acquire_response__init(&response);
     response.lease = lh_acquire_lease(acquire, result, 0);
     response.waited = lh_message_duration(result->waited_us, arena);
     lh_call_reply(acquire->call, &response.base, arena);
@@ -175,9 +174,8 @@ void lh_acquire_tell_lease(struct acquire_call *acquire, const struct lh_acquire
 void lh_acquire_tell_leases(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
     struct lh_arena *arena = &acquire->service->scratch;
-    Leasehold__V1__AcquireAllResponse response;
+    Leasehold__V1__AcquireAllResponse response = LEASEHOLD__V1__ACQUIRE_ALL_RESPONSE__INIT;
 
-    leasehold__v1__acquire_all_response__init(&response);
     response.n_leases = lh_acquire_scope_count(&acquire->acquire);
     response.leases = lh_arena_alloc(arena, response.n_leases * sizeof(response.leases[0]));
     for (size_t i = 0; i < response.n_leases; i++)

@@ -16,9 +16,8 @@
 
 static Leasehold__V1__ReapFailure *new_failure(const struct lh_reaped *reaped, struct lh_arena *arena)
 {
-    Leasehold__V1__ReapFailure *failure = lh_arena_alloc(arena, sizeof(*failure));
+    Leasehold__V1__ReapFailure *failure = lh_message_new(&leasehold__v1__reap_failure__descriptor, arena);
 
-    leasehold__v1__reap_failure__init(failure);
     failure->lease = lh_message_lease(&reaped->lease, LH_LEASE_PUBLIC, arena);
     if (reaped->error != NULL) {
         failure->error = lh_arena_strdup(arena, reaped->error);
@@ -53,9 +52,8 @@ static void destroy_reap(struct reap *reap)
 
 static void reply_reaped(struct reap *reap)
 {
-    Leasehold__V1__ReapResponse response;
+    Leasehold__V1__ReapResponse response = LEASEHOLD__V1__REAP_RESPONSE__INIT;
 
-    leasehold__v1__reap_response__init(&response);
     response.reaped = reap->reaped;
     response.n_failures = reap->failure_count;
     response.failures = reap->failures;
@@ -232,10 +230,9 @@ static void refuse_force(const struct lh_store_call *store_call)
 static void reply_forced(const struct lh_store_call *store_call, const struct lh_scope_answer *answer)
 {
     struct lh_arena *arena = &store_call->service->scratch;
-    Leasehold__V1__ForceReleaseResponse response;
+    Leasehold__V1__ForceReleaseResponse response = LEASEHOLD__V1__FORCE_RELEASE_RESPONSE__INIT;
     size_t bytes = 0;
 
-    leasehold__v1__force_release_response__init(&response);
     response.leases = lh_arena_alloc(arena, (answer->listed + 1) * sizeof(*response.leases));
     for (size_t i = 0; i < answer->listed && i < FORCED_MAX && bytes < LH_REPLY_MAX_BYTES; i++) {
         response.leases[i] = lh_message_lease(&answer->holders[i], LH_LEASE_PUBLIC, arena);
@@ -302,13 +299,12 @@ static const char *trouble_of(const struct lh_readiness *readiness)
 
 static Leasehold__V1__DatabaseStatus *new_database(const struct lh_place *place, bool is_admin, struct lh_arena *arena)
 {
-    Leasehold__V1__DatabaseStatus *database = lh_arena_alloc(arena, sizeof(*database));
+    Leasehold__V1__DatabaseStatus *database = lh_message_new(&leasehold__v1__database_status__descriptor, arena);
     struct lh_store *store = place->store;
     struct lh_server_facts server = {0};
     struct lh_coordinator_stats stats;
     struct lh_readiness readiness;
 
-    leasehold__v1__database_status__init(database);
     lh_coordinator_stats(place->coordinator, &stats);
     lh_coordinator_readiness(place->coordinator, &readiness);
     database->name = (char *)(uintptr_t)place->name;
@@ -358,8 +354,7 @@ static void add_spread(Leasehold__V1__GetStatusResponse *response, const struct 
         count++;
     response->spread = lh_arena_alloc(arena, (count + 1) * sizeof(*response->spread));
     while (lh_places_slots(service->places, response->n_spread, &slots)) {
-        Leasehold__V1__SpreadStatus *status = lh_arena_alloc(arena, sizeof(*status));
-        leasehold__v1__spread_status__init(status);
+        Leasehold__V1__SpreadStatus *status = lh_message_new(&leasehold__v1__spread_status__descriptor, arena);
         status->namespace_ = lh_message_namespace(slots.ns, arena);
         status->database = (char *)(uintptr_t)slots.database;
         status->slots = (int32_t)slots.count;

@@ -30,9 +30,8 @@ static void destroy(struct downgrade_call *downgrade)
 static void reply(struct downgrade_call *downgrade)
 {
     struct lh_arena *arena = &downgrade->service->scratch;
-    Leasehold__V1__DowngradeResponse response;
+    Leasehold__V1__DowngradeResponse response = LEASEHOLD__V1__DOWNGRADE_RESPONSE__INIT;
 
-    leasehold__v1__downgrade_response__init(&response);
     response.lease = lh_message_lease(&downgrade->downgrade.lease, LH_LEASE_WITH_KEY, arena);
     response.waited = lh_message_duration(downgrade->request.batch.sent_us - downgrade->entry.own.arrived_us, arena);
     lh_call_reply(downgrade->call, &response.base, arena);

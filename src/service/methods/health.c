@@ -101,8 +101,7 @@ void lh_health_check_on_message(struct lh_rpc_call *call, const void *data, size
         /* Not one of our reasons: the protocol knows the code alone. */
         lh_rpc_call_finish(call, LH_GRPC_NOT_FOUND, "no such service here", NULL, 0);
     } else if (request != NULL) {
-        Grpc__Health__V1__HealthCheckResponse response;
-        grpc__health__v1__health_check_response__init(&response);
+        Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
         response.status = status_now(service, request->service);
         lh_call_reply(call, &response.base, arena);
     }
@@ -112,13 +111,12 @@ void lh_health_check_on_message(struct lh_rpc_call *call, const void *data, size
 static void tell(struct watcher *watcher, serving_status status)
 {
     struct lh_arena *arena = &watcher->service->scratch;
-    Grpc__Health__V1__HealthCheckResponse response;
+    Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
     const void *data;
     size_t size;
 
     watcher->told = status;
     watcher->told_us = lh_clock_us();
-    grpc__health__v1__health_check_response__init(&response);
     response.status = status;
     size = lh_message_pack(&response.base, arena, &data);
     if (lh_rpc_call_send(watcher->call, data, size) == LH_OVERLOADED)

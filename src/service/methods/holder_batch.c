@@ -176,9 +176,9 @@ static void add_asked(struct batch *batch, const struct lh_holder_item *item, Le
 static void *heartbeat_result(struct batch *batch, size_t i)
 {
     const struct lh_holder_item *item = &batch->request.items[i].item;
-    Leasehold__V1__HeartbeatResult *result = lh_arena_alloc(&batch->arena, sizeof(*result));
+    Leasehold__V1__HeartbeatResult *result =
+        lh_message_new(&leasehold__v1__heartbeat_result__descriptor, &batch->arena);
 
-    leasehold__v1__heartbeat_result__init(result);
     result->lease_key = echo_lease_key(batch->asked[i]);
     result->outcome = (Leasehold__V1__Outcome)item->outcome;
     if (result->outcome == LEASEHOLD__V1__OUTCOME__OUTCOME_OK) {
@@ -205,7 +205,7 @@ static void *heartbeat_result(struct batch *batch, size_t i)
 static void *release_result(struct batch *batch, size_t i)
 {
     const struct lh_holder_item *item = &batch->request.items[i].item;
-    Leasehold__V1__ReleaseResult *result = lh_arena_alloc(&batch->arena, sizeof(*result));
+    Leasehold__V1__ReleaseResult *result = lh_message_new(&leasehold__v1__release_result__descriptor, &batch->arena);
     const char *words = batch->problems[i] != NULL ? batch->problems[i] : item->message;
     char *message;
 
@@ -215,7 +215,6 @@ static void *release_result(struct batch *batch, size_t i)
         words = concatenate(&batch->arena, field, ".", words);
     }
     message = lh_message_cut(words, &batch->arena);
-    leasehold__v1__release_result__init(result);
     result->lease_key = echo_lease_key(((const Leasehold__V1__ReleaseItem *)batch->asked[i])->lease);
     result->outcome = (Leasehold__V1__Outcome)item->outcome;
     if (message != NULL && result->outcome != LEASEHOLD__V1__OUTCOME__OUTCOME_OK)

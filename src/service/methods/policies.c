@@ -150,9 +150,8 @@ static void on_set(void *arg, enum lh_status status, const struct lh_error *erro
 
     if (lh_store_call_is_answered(store_call, status, error)) {
         struct lh_arena *arena = &store_call->service->scratch;
-        Leasehold__V1__SetPolicyResponse response;
+        Leasehold__V1__SetPolicyResponse response = LEASEHOLD__V1__SET_POLICY_RESPONSE__INIT;
 
-        leasehold__v1__set_policy_response__init(&response);
         if (rows->row_count > 0)
             response.effective = lh_row_message(&leasehold__v1__policy__descriptor, rows, rows->row_count - 1, arena);
         lh_store_call_reply(store_call, &response.base);
@@ -226,9 +225,8 @@ static void free_list(struct policy_list *list)
 static void finish(struct policy_list *list, bool has_more)
 {
     struct lh_store_call *store_call = list->store_call;
-    Leasehold__V1__ListPoliciesResponse response;
+    Leasehold__V1__ListPoliciesResponse response = LEASEHOLD__V1__LIST_POLICIES_RESPONSE__INIT;
 
-    leasehold__v1__list_policies_response__init(&response);
     if (has_more)
         response.next_page_token =
             lh_page_token_make(LH_PAGE_POLICIES, 0, list->last, "", &store_call->service->scratch);
@@ -243,7 +241,7 @@ static bool take(struct policy_list *list, const struct lh_rows *rows)
 {
     for (size_t i = 0; i < rows->row_count; i++) {
         const char *ns = lh_rows_cell(rows, i, "namespace");
-        Leasehold__V1__ListPoliciesResponse response;
+        Leasehold__V1__ListPoliciesResponse response = LEASEHOLD__V1__LIST_POLICIES_RESPONSE__INIT;
         Leasehold__V1__Policy *message;
 
         if (!lh_access_may(&list->who, LH_RIGHT_READ, ns))
@@ -253,7 +251,6 @@ static bool take(struct policy_list *list, const struct lh_rows *rows)
         list->left--;
         snprintf(list->last, sizeof(list->last), "%s", ns);
         message = lh_row_message(&leasehold__v1__policy__descriptor, rows, i, &list->store_call->service->scratch);
-        leasehold__v1__list_policies_response__init(&response);
         response.n_policies = 1;
         response.policies = &message;
         lh_store_call_append(list->store_call, &list->packed, &response.base);

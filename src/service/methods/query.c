@@ -14,9 +14,8 @@
 
 static Leasehold__V1__LastHold *new_last_hold(const struct lh_last_hold *last, struct lh_arena *arena)
 {
-    Leasehold__V1__LastHold *message = lh_arena_alloc(arena, sizeof(*message));
+    Leasehold__V1__LastHold *message = lh_message_new(&leasehold__v1__last_hold__descriptor, arena);
 
-    leasehold__v1__last_hold__init(message);
     message->token = last->token;
     if (last->owner != NULL)
         message->owner = (char *)last->owner;
@@ -36,14 +35,13 @@ static void reply_scope(struct lh_store_call *store_call, const struct lh_scope_
                         const struct lh_list_answer *holders)
 {
     struct lh_arena *arena = &store_call->service->scratch;
-    Leasehold__V1__GetLeaseResponse response;
+    Leasehold__V1__GetLeaseResponse response = LEASEHOLD__V1__GET_LEASE_RESPONSE__INIT;
     struct lh_contention contention = {.has_holder = answer->is_held,
                                        .holder_count = answer->holder_count,
                                        .units_free = answer->units_free,
                                        .waiters_ahead = answer->waiters,
                                        .rests_us = answer->rests_in_us};
 
-    leasehold__v1__get_lease_response__init(&response);
     if (answer->is_held) {
         contention.holder = answer->lease;
         contention.holder.ns = store_call->ns;
@@ -210,9 +208,8 @@ static void free_list(struct list *list)
 static void finish(struct list *list, const char *last_ns, const char *last_key, bool is_partial)
 {
     struct lh_store_call *store_call = list->store_call;
-    Leasehold__V1__ListLeasesResponse response;
+    Leasehold__V1__ListLeasesResponse response = LEASEHOLD__V1__LIST_LEASES_RESPONSE__INIT;
 
-    leasehold__v1__list_leases_response__init(&response);
     response.partial = is_partial;
     if (last_ns != NULL)
         response.next_page_token =
@@ -227,11 +224,10 @@ static void finish(struct list *list, const char *last_ns, const char *last_key,
 static size_t take(struct list *list, const struct lh_list_answer *answer)
 {
     struct lh_arena *arena = &list->store_call->service->scratch;
-    Leasehold__V1__ListLeasesResponse response;
+    Leasehold__V1__ListLeasesResponse response = LEASEHOLD__V1__LIST_LEASES_RESPONSE__INIT;
     size_t bytes = list->packed.size, i;
     struct lh_held_lease shown;
 
-    leasehold__v1__list_leases_response__init(&response);
     response.leases = lh_arena_alloc(arena, (answer->lease_count + 1) * sizeof(*response.leases));
     for (i = 0; i < answer->lease_count; i++) {
         const struct lh_held_lease *lease = &answer->leases[i];

@@ -241,9 +241,9 @@ static uint32_t with_imports(const struct lh_reflection *reflection, size_t file
 static void answer_error(Grpc__Reflection__V1__ServerReflectionResponse *response, enum lh_grpc_code code,
                          const char *message, struct lh_arena *arena)
 {
-    Grpc__Reflection__V1__ErrorResponse *error = lh_arena_alloc(arena, sizeof(*error));
+    Grpc__Reflection__V1__ErrorResponse *error =
+        lh_message_new(&grpc__reflection__v1__error_response__descriptor, arena);
 
-    grpc__reflection__v1__error_response__init(error);
     error->error_code = (int32_t)code;
     error->error_message = (char *)message;
     response->message_response_case = GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ERROR_RESPONSE;
@@ -260,8 +260,7 @@ static void answer_file(const struct lh_reflection *reflection, size_t file,
         answer_error(response, LH_GRPC_NOT_FOUND, "no file here has or declares that", arena);
         return;
     }
-    files = lh_arena_alloc(arena, sizeof(*files));
-    grpc__reflection__v1__file_descriptor_response__init(files);
+    files = lh_message_new(&grpc__reflection__v1__file_descriptor_response__descriptor, arena);
     files->file_descriptor_proto = lh_arena_alloc(arena, FILES_MAX * sizeof(*files->file_descriptor_proto));
     /* The one that was asked for comes first. */
     for (size_t i = 0; i < reflection->file_count; i++) {
@@ -277,12 +276,12 @@ static void answer_file(const struct lh_reflection *reflection, size_t file,
 
 static void answer_services(Grpc__Reflection__V1__ServerReflectionResponse *response, struct lh_arena *arena)
 {
-    Grpc__Reflection__V1__ListServiceResponse *list = lh_arena_alloc(arena, sizeof(*list));
+    Grpc__Reflection__V1__ListServiceResponse *list =
+        lh_message_new(&grpc__reflection__v1__list_service_response__descriptor, arena);
     size_t count = 0;
 
     while (lh_service_names[count] != NULL)
         count++;
-    grpc__reflection__v1__list_service_response__init(list);
     list->n_service = count;
     list->service = lh_arena_alloc(arena, count * sizeof(*list->service));
     for (size_t i = 0; i < count; i++) {
@@ -306,8 +305,7 @@ static void answer_extensions(const struct lh_reflection *reflection, char *type
         answer_error(response, LH_GRPC_NOT_FOUND, "no such message here", arena);
         return;
     }
-    numbers = lh_arena_alloc(arena, sizeof(*numbers));
-    grpc__reflection__v1__extension_number_response__init(numbers);
+    numbers = lh_message_new(&grpc__reflection__v1__extension_number_response__descriptor, arena);
     numbers->base_type_name = type;
     response->message_response_case =
         GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ALL_EXTENSION_NUMBERS_RESPONSE;
@@ -352,12 +350,12 @@ void lh_reflection_on_message(struct lh_rpc_call *call, const void *data, size_t
         lh_call_unpack(call, &grpc__reflection__v1__server_reflection_request__descriptor, data, size, arena);
 
     if (request != NULL) {
-        Grpc__Reflection__V1__ServerReflectionResponse response;
+        Grpc__Reflection__V1__ServerReflectionResponse response =
+            GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__INIT;
         struct lh_failure overloaded = {.status = LH_OVERLOADED, .message = "too many answers wait to be read"};
         const void *bytes;
         size_t length;
 
-        grpc__reflection__v1__server_reflection_response__init(&response);
         answer(service->reflection, request, &response, arena);
         length = lh_message_pack(&response.base, arena, &bytes);
         if (lh_rpc_call_send(call, bytes, length) == LH_OVERLOADED)

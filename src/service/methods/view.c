@@ -287,11 +287,10 @@ void lh_list_ticks_on_request(struct lh_asked *asked, const void *message)
 static Leasehold__V1__RightInNamespaces *new_right(const struct lh_access_caller *who, enum lh_right right,
                                                    Leasehold__V1__Right name, struct lh_arena *arena)
 {
-    Leasehold__V1__RightInNamespaces *message = lh_arena_alloc(arena, sizeof(*message));
+    Leasehold__V1__RightInNamespaces *message = lh_message_new(&leasehold__v1__right_in_namespaces__descriptor, arena);
     size_t count = lh_access_tops(who, right, "", NULL);
     const char **names = lh_arena_alloc(arena, (count + 1) * sizeof(*names));
 
-    leasehold__v1__right_in_namespaces__init(message);
     message->right = name;
     message->namespaces = lh_arena_alloc(arena, (count + 1) * sizeof(*message->namespaces));
     lh_access_tops(who, right, "", names);

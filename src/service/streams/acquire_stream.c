@@ -20,11 +20,10 @@ static void on_progress(struct lh_acquire *request, const struct lh_contention *
 {
     struct acquire_call *acquire = request->arg;
     struct lh_contention shown = *contention;
-    Leasehold__V1__AcquireEvent event;
+    Leasehold__V1__AcquireEvent event = LEASEHOLD__V1__ACQUIRE_EVENT__INIT;
 
     if (acquire->call == NULL || lh_rpc_call_is_over_mark(acquire->call))
         return;
-    leasehold__v1__acquire_event__init(&event);
     event.event_case = LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_QUEUED;
     shown.holder.asked = lh_places_asked(acquire->service->places, request->ns, request->key, shown.holder.token);
     lh_acquire_hide_holder(&acquire->who, request->ns, request->key, &shown);
@@ -34,9 +33,8 @@ static void on_progress(struct lh_acquire *request, const struct lh_contention *
 
 static void tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
-    Leasehold__V1__AcquireEvent event;
+    Leasehold__V1__AcquireEvent event = LEASEHOLD__V1__ACQUIRE_EVENT__INIT;
 
-    leasehold__v1__acquire_event__init(&event);
     event.event_case = LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_GRANTED;
     event.granted = lh_acquire_lease(acquire, result, 0);
     event.waited = lh_message_duration(result->waited_us, &acquire->service->scratch);

@@ -189,16 +189,9 @@ static bool take_acquire(struct hold *hold, const Leasehold__V1__AcquireRequest 
 static Leasehold__V1__LeaseRef *own_ref(struct hold *hold)
 {
     struct lh_arena *arena = &hold->service->scratch;
-    Leasehold__V1__Namespace *ns = lh_message_namespace(hold->acquire.ns, arena);
-    Leasehold__V1__Scope *scope = lh_arena_alloc(arena, sizeof(*scope));
-    Leasehold__V1__LeaseRef *ref = lh_arena_alloc(arena, sizeof(*ref));
+    Leasehold__V1__LeaseRef *ref = lh_message_new(&leasehold__v1__lease_ref__descriptor, arena);
 
-    leasehold__v1__scope__init(scope);
-    scope->n_namespace_ = ns->n_segments;
-    scope->namespace_ = ns->segments;
-    scope->key = (char *)hold->acquire.key;
-    leasehold__v1__lease_ref__init(ref);
-    ref->scope = scope;
+    ref->scope = lh_message_scope(hold->acquire.ns, hold->acquire.key, arena);
     ref->lease_key = lh_arena_alloc(arena, LH_UUID_TEXT_BYTES);
     lh_uuid_format(&hold->acquire.lease_key, ref->lease_key);
     return ref;

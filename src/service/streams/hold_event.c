@@ -68,13 +68,12 @@ void lh_hold_tell_asked(struct hold *hold, const struct lh_hand_over *asked)
 
 void lh_hold_tell_alive(struct hold *hold)
 {
-    Leasehold__V1__Alive alive;
+    Leasehold__V1__Alive alive = LEASEHOLD__V1__ALIVE__INIT;
     Leasehold__V1__HoldEvent event;
 
     hold->told_us = lh_clock_us(); /* also what is not read yet keeps the stream busy */
     if (lh_rpc_call_is_over_mark(hold->call))
         return;
-    leasehold__v1__alive__init(&alive);
     alive.sequence = hold->alive_sequence;
     init(&event, LEASEHOLD__V1__HOLD_EVENT__EVENT_ALIVE);
     event.alive = &alive;
@@ -84,11 +83,10 @@ void lh_hold_tell_alive(struct hold *hold)
 void lh_hold_tell_lost(struct hold *hold, enum lh_end_reason reason, const char *message)
 {
     struct lh_arena *arena = &hold->service->scratch;
-    Leasehold__V1__HeartbeatResult lost;
+    Leasehold__V1__HeartbeatResult lost = LEASEHOLD__V1__HEARTBEAT_RESULT__INIT;
     Leasehold__V1__HoldEvent event;
     char lease_key[LH_UUID_TEXT_BYTES];
 
-    leasehold__v1__heartbeat_result__init(&lost);
     lh_uuid_format(&hold->acquire.lease_key, lease_key);
     lost.lease_key = lease_key;
     lost.outcome = LEASEHOLD__V1__OUTCOME__OUTCOME_LOST;
@@ -103,11 +101,10 @@ void lh_hold_tell_lost(struct hold *hold, enum lh_end_reason reason, const char 
 void lh_hold_tell_released(struct hold *hold, enum lh_outcome outcome, enum lh_end_reason reason, const char *message)
 {
     struct lh_arena *arena = &hold->service->scratch;
-    Leasehold__V1__ReleaseResult released;
+    Leasehold__V1__ReleaseResult released = LEASEHOLD__V1__RELEASE_RESULT__INIT;
     Leasehold__V1__HoldEvent event;
     char lease_key[LH_UUID_TEXT_BYTES];
 
-    leasehold__v1__release_result__init(&released);
     lh_uuid_format(&hold->acquire.lease_key, lease_key);
     released.lease_key = lease_key;
     released.outcome = (Leasehold__V1__Outcome)outcome;

@@ -230,9 +230,8 @@ static size_t pack(struct watch_stream *stream, Leasehold__V1__LeaseEvent__Type 
                    const struct lh_lease_event *event, const void **data)
 {
     struct lh_arena *arena = &stream->service->scratch;
-    Leasehold__V1__LeaseEvent message;
+    Leasehold__V1__LeaseEvent message = LEASEHOLD__V1__LEASE_EVENT__INIT;
 
-    leasehold__v1__lease_event__init(&message);
     message.type = type;
     if (event != NULL) {
         message.lease = lh_message_lease(&event->lease, LH_LEASE_PUBLIC, arena);

@@ -43,8 +43,7 @@ size_t lh_json_to_labels(const char *json, struct lh_arena *arena, Leasehold__V1
         Leasehold__V1__Lease__LabelsEntry *entry;
         if (!json_is_string(value))
             continue;
-        entry = lh_arena_alloc(arena, sizeof(*entry));
-        leasehold__v1__lease__labels_entry__init(entry);
+        entry = lh_message_new(&leasehold__v1__lease__labels_entry__descriptor, arena);
         entry->key = lh_arena_strdup(arena, name);
         entry->value = lh_arena_strdup(arena, json_string_value(value));
         (*labels)[count++] = entry;

@@ -13,9 +13,8 @@
 
 Leasehold__V1__HandOver *lh_message_hand_over(const struct lh_hand_over *asked, struct lh_arena *arena)
 {
-    Leasehold__V1__HandOver *message = lh_arena_alloc(arena, sizeof(*message));
+    Leasehold__V1__HandOver *message = lh_message_new(&leasehold__v1__hand_over__descriptor, arena);
 
-    leasehold__v1__hand_over__init(message);
     message->asked_at = lh_message_timestamp(asked->asked_at_us, arena);
     message->asked_by = (char *)(uintptr_t)asked->asked_by;
     message->principal = (char *)(uintptr_t)asked->principal;
@@ -29,9 +28,8 @@ Leasehold__V1__HandOver *lh_message_hand_over(const struct lh_hand_over *asked, 
 
 Leasehold__V1__Lease *lh_message_lease(const struct lh_held_lease *lease, unsigned parts, struct lh_arena *arena)
 {
-    Leasehold__V1__Lease *message = lh_arena_alloc(arena, sizeof(*message));
+    Leasehold__V1__Lease *message = lh_message_new(&leasehold__v1__lease__descriptor, arena);
 
-    leasehold__v1__lease__init(message);
     message->scope = lh_message_scope(lease->ns, lease->key, arena);
     if ((parts & LH_LEASE_WITH_KEY) != 0) {
         message->lease_key = lh_arena_alloc(arena, LH_UUID_TEXT_BYTES);
@@ -98,12 +96,10 @@ static void add_holders(Leasehold__V1__Contention *message, const struct lh_cont
 
 Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *contention, struct lh_arena *arena)
 {
-    Leasehold__V1__Contention *message = lh_arena_alloc(arena, sizeof(*message));
+    Leasehold__V1__Contention *message = lh_message_new(&leasehold__v1__contention__descriptor, arena);
 
-    leasehold__v1__contention__init(message);
     if (contention->is_holder_hidden) {
-        message->holder = lh_arena_alloc(arena, sizeof(*message->holder));
-        leasehold__v1__lease__init(message->holder);
+        message->holder = lh_message_new(&leasehold__v1__lease__descriptor, arena);
         message->holder->scope = lh_message_scope(contention->holder.ns, contention->holder.key, arena);
     } else if (contention->has_holder) {
         message->holder = short_lease(&contention->holder, arena);
@@ -112,8 +108,7 @@ Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *con
     }
     message->holder_count = contention->holder_count;
     if (contention->units_free != LH_UNITS_UNBOUNDED) {
-        message->units_free = lh_arena_alloc(arena, sizeof(*message->units_free));
-        google__protobuf__int32_value__init(message->units_free);
+        message->units_free = lh_message_new(&google__protobuf__int32_value__descriptor, arena);
         message->units_free->value = contention->units_free;
     }
     message->waiters_ahead = contention->waiters_ahead;
