@@ -95,8 +95,8 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
  * they do not come, the next answers are passed over, twice as many each time. What has to do with a scope that somebody
  * waits for does not wait: a hand-off is one after the other.
  */
-#define AGAIN_US 150
-#define AGAIN_MAX 12 /* from here on the items cost more than their transaction */
+#define AGAIN_US 300
+#define AGAIN_MAX 20 /* from here on two halves that take turns are quicker */
 #define PASSED_OVER_MAX 63
 
 /*

@@ -156,7 +156,7 @@ START_TEST(no_acquire_rides_before_disconnects_are_read)
 }
 END_TEST
 
-#define GATHERS_US 150 /* for those who were just answered */
+#define GATHERS_US 300 /* for those who were just answered */
 
 static struct ask early[4], late, later[3];
 
