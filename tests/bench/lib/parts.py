@@ -106,7 +106,7 @@ def run_readers(bench, session, level, times):
     """Holders of one scope that renew. A level is (holders, requests in flight, leases in a request)."""
     readers, clients, batch = level
     values = drive('heartbeats', peer_of(session), session.target, times.limit_s + 1800, leases=readers, clients=clients, batch=batch, hot=1,
-                   units=1, connections=max(min(clients, 16), clients // 12), duration=600, stream=int(batch > 1), **times.drive_options())
+                   units=1, connections=max(min(clients, 16), clients // 12), duration=600, stream=1, **times.drive_options())
     if session.postgres:
         held, scopes, beats = map(int, session.postgres.psql(
             "select count(*), count(distinct key), sum(heartbeats) from leasehold.share where state = 'held' and deadline > clock_timestamp()",
@@ -155,7 +155,7 @@ def run_heartbeats(bench, session, level, times):
         values['total'] *= batch
     else:
         values = drive('heartbeats', peer_of(session), session.target, times.limit_s + 1800, leases=leases, clients=clients,
-                       connections=max(min(clients, 16), clients // 12), batch=batch, duration=600, stream=int(batch > 1),
+                       connections=max(min(clients, 16), clients // 12), batch=batch, duration=600, stream=1,
                        **times.drive_options())
     if session.name in ('sql', 'sql-relaxed', 'raw'):  # with the driver, the leases were acquired meanwhile: it is no measure then
         values.update(session.cost(before, values['total']))
