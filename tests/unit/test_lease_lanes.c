@@ -346,6 +346,40 @@ START_TEST(who_does_not_come_again_is_waited_for_less_often)
 }
 END_TEST
 
+/* Two are answered together, and one comes again at once, or both. Returns how long the first is kept for the second. */
+static int64_t kept_us(struct fake_node *node, int from, bool come_both)
+{
+    ask_for_some(node, later, 2, from);
+    fake_run(&world, MS(1));
+    ck_assert_int_eq(later[1].status, LH_OK);
+    int64_t sent_us = world.now_us;
+    give_send(node, &gives[0], from, from);
+    if (come_both)
+        give_send(node, &gives[1], from + 1, from + 1);
+    fake_run(&world, MS(2));
+    if (!come_both)
+        give_send(node, &gives[1], from + 1, from + 1);
+    fake_run(&world, MS(2));
+    return gives[0].answered_us - sent_us - MS(1);
+}
+
+START_TEST(who_comes_again_by_chance_is_not_waited_for_always)
+{
+    static const struct {
+        bool come_both;
+        int64_t kept_us;
+    } steps[] = {
+        {false, GATHERS_US}, {false, 0},                         /* one answer is passed over */
+        {false, GATHERS_US}, {false, 0}, {false, 0}, {false, 0}, /* three are */
+        {true, 0},           {false, 0},                         /* two: that of both, and that of the next two */
+        {false, GATHERS_US},
+    };
+    struct fake_node *node = start_with_large_batches(MS(1));
+    for (int i = 0; i < (int)(sizeof(steps) / sizeof(steps[0])); i++)
+        ck_assert_int_eq(kept_us(node, 10 + 2 * i, steps[i].come_both), steps[i].kept_us);
+}
+END_TEST
+
 START_TEST(hand_off_waits_for_nobody)
 {
     struct fake_node *node = answer_three(0);
@@ -381,6 +415,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, where_the_database_is_far_fewer_do_not_wait_either);
     tcase_add_test(tcase, who_was_answered_and_comes_again_at_once_makes_one_batch);
     tcase_add_test(tcase, who_does_not_come_again_is_waited_for_less_often);
+    tcase_add_test(tcase, who_comes_again_by_chance_is_not_waited_for_always);
     tcase_add_test(tcase, hand_off_waits_for_nobody);
     tcase_add_test(tcase, a_database_that_has_moved_away_is_noticed);
     tcase_add_test(tcase, nothing_waits_for_a_batch_that_is_late);
