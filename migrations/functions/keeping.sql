@@ -158,6 +158,15 @@ exception when lock_not_available or deadlock_detected then
 end
 $$;
 
+-- May what is past its retention be forgotten? Not for an hour after a step forward was noticed: a clock that is put right again must not cost
+-- anybody a month of history. Locks nothing.
+create or replace function leasehold_internal.may_forget(p_now timestamptz) returns boolean
+language sql stable
+as $$
+  select not exists (select from leasehold.incarnation i
+                      where i.reason = 'the clock of the database stepped forward' and i.started_at > p_now - interval '1 hour')
+$$;
+
 -- Look after the partitions of each table for which it is time: make those of the next days, and forget what is past its retention. Called
 -- once a second by daemons, and by reap(). Where the transaction may go on after this call (`p_ends_soon` is false) nothing is locked
 -- that others would wait for: no table goes, and none is made where that of today is missing. A failure is written down in
@@ -198,11 +207,12 @@ language plpgsql
 as $$
 declare
   v_day date;
+  v_may_forget constant boolean := leasehold_internal.may_forget(p_now);
   v_is_made boolean := true;
   v_may_go_on boolean;
 begin
   if p_name = 'tick' then
-    is_done := leasehold_internal.forget_ticks(p_now);
+    is_done := not v_may_forget or leasehold_internal.forget_ticks(p_now);
     return;
   end if;
   begin
@@ -216,14 +226,14 @@ begin
     error := format('no partition can be made: %s', sqlerrm);
   end;
   begin
-    is_done := leasehold_internal.forget_day(p_name, null, p_now);
+    is_done := not v_may_forget or leasehold_internal.forget_day(p_name, null, p_now);
   exception when others then
     is_done := false;
     error := coalesce(error, format('old rows of the default partition cannot be deleted: %s', sqlerrm));
   end;
   for v_day in
     select d from leasehold_internal.kept_days(p_name) d
-     where p_ends_soon and leasehold_internal.day_begins(d) <= p_now - leasehold_internal.shortest_retention(p_name)
+     where p_ends_soon and v_may_forget and leasehold_internal.day_begins(d) <= p_now - leasehold_internal.shortest_retention(p_name)
   loop
     begin
       -- One partition goes in a transaction, and where others are in the way nobody waits for the next.

@@ -142,7 +142,19 @@ select pg_temp.make_day(n) from generate_series(40, 4, -4) n;
 insert into leasehold.history (namespace, key, token, acquired_at, ended_at, outcome)
 select x, 'k', n, clock_timestamp() - n * interval '1 day', clock_timestamp() - n * interval '1 day', 'ok' from unnest(array['on', 'short']) x, generate_series(0, 40) n;
 select is(pg_temp.rows_in('history_default'), 0::bigint, 'every day has its partition');
+-- By a clock that has just gone ahead, all of it may be.
+insert into leasehold.history (namespace, key, token, acquired_at, ended_at, outcome) select 'on', 'k', 99, d, d, 'ok' from (select clock_timestamp() - interval '90 days' as d) x;
+select leasehold.set_schedule('on.hourly', '@hourly');
+insert into leasehold.tick (schedule, at, due_at, claim_until, state, ended_at, instants) select 'on.hourly', d, d, 'infinity', 'missed', d, 1 from (select date_trunc('hour', clock_timestamp() - interval '90 days') as d) x;
+update leasehold.incarnation set reason = 'the clock of the database stepped forward', started_at = clock_timestamp() - interval '59 min';
+update leasehold.keeping set look_at = clock_timestamp();
+select is(split_part(pg_temp.keep(), ' ', 1), pg_temp.day(40)::text, 'for an hour after a step forward no partition goes');
+select is(pg_temp.rows_in('history_default'), 1::bigint, 'and nothing of the default one');
+select is((select count(*) from leasehold.tick where at < clock_timestamp() - interval '80 days'), 1::bigint, 'and no tick');
+update leasehold.incarnation set started_at = clock_timestamp() - interval '61 min';
+update leasehold.keeping set look_at = clock_timestamp();
 select is(split_part(pg_temp.keep(), ' ', 1), pg_temp.day(39)::text, 'a partition that is past the retention goes, one in a transaction');
+select is((select count(*) from leasehold.tick where at < clock_timestamp() - interval '80 days'), 0::bigint, 'and old ticks do');
 do $$ begin for i in 1 .. 20 loop perform pg_temp.keep(); end loop; end $$;
 select is(split_part(pg_temp.keep(), ' ', 1), pg_temp.day(30)::text, 'until those within the retention are left');
 select is((select count(*) from leasehold.history where namespace = 'on'), 30::bigint, 'with their rows');
