@@ -136,8 +136,9 @@ begin
 end
 $$;
 
--- Is this tick the first that meets a step of the clock? Its lock tells who else meets it now; and who met it before has begun a life, or has put
--- signs of life back. Locks the row of the newest life, for which nobody waits.
+-- Is this tick the first that meets a step of the clock? Its lock tells who else meets it now. Who met a step back before has put signs of life back.
+-- Where somebody else's sign of life is of the time that was skipped, that one met the step before, or there was none: this daemon stood still, with its
+-- clock. Locks the row of the newest life, for which nobody waits.
 create or replace function leasehold_internal.is_first_of_step(p_clock timestamptz, p_now timestamptz) returns boolean
 language plpgsql
 as $$
@@ -145,14 +146,14 @@ begin
   perform 1 from leasehold.incarnation i where i.id = (select max(x.id) from leasehold.incarnation x) for no key update skip locked;
   return found and case
     when p_now < p_clock then exists (select from leasehold.coordinator c where c.seen_at > p_now)
-    else not exists (select from leasehold.incarnation i where i.started_at > p_clock and i.reason = 'the clock of the database stepped forward') end;
+    else not exists (select from leasehold.coordinator c where c.seen_at > p_clock + interval '1 s') end;
 end
 $$;
 
 -- Promise 6: the clock has stepped by `p_step`, and with it go the times of waiters. Else who waits for a while would lose its place to a step forward;
--- and after a step back nobody would be granted before a SQL user that is gone, or before its place is older than those of that hour. Rows of the
--- last 5 s may be of the new clock: they stay, and an end that still lies ahead is none that a step forward has passed. Locks the
--- rows, skipping what others have.
+-- and after a step back nobody would be granted before a SQL user that is gone, or before its place is older than those of that hour. Rows that may be
+-- of the new clock stay: after a step back those of the last 5 s, after one forward those that came since. An end that still lies ahead is none that
+-- a step forward has passed. Locks the rows, skipping what others have.
 create or replace function leasehold_internal.move_places(p_step interval, p_now timestamptz) returns void
 language plpgsql
 as $$
@@ -166,7 +167,7 @@ begin
                            when w.away_until > p_now + interval '10 s' then p_now + interval '10 s' else w.away_until end
     from (select x.namespace, x.key, x.ticket
             from leasehold.waiter x
-           where x.enqueued_at not between p_now - interval '5 s' and p_now
+           where x.enqueued_at not between p_now - greatest(p_step - interval '1 s', '5 s') and p_now
              for no key update skip locked) o
    where w.namespace = o.namespace and w.key = o.key and w.ticket = o.ticket;
 end

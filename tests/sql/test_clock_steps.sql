@@ -41,6 +41,17 @@ select cmp_ok((select wait_until from leasehold.waiter where lease_key = t.key(8
 select pg_temp.tick(:'c2', '-1 hour');
 select is(pg_temp.times('back'), '2:0,10, 3:0,10, 4:0,, 5:0,0, 7:0,,0 8:0,0,', 'another daemon that sees it later moves nothing again');
 
+-- A daemon that stood still for an hour, with its clock.
+select pg_temp.queue('stood', '1 hour');
+update leasehold.coordinator set seen_at = clock_timestamp() - interval '1 s' where id = :'c2';
+select pg_temp.tick(:'c1', '1 hour');
+select is(pg_temp.times('stood'), '2:60,-50, 3:60,-50, 4:60,, 5:60,-60, 7:60,,-60', 'no clock has stepped where another daemon lived in that hour');
+select pg_temp.queue('alone', '1 hour');
+update leasehold.waiter set enqueued_at = clock_timestamp() - interval '30 min', wait_until = clock_timestamp() - interval '29 min'
+ where key = 'alone' and lease_key = t.key(5);
+select pg_temp.tick(:'c1', '1 hour');
+select is(pg_temp.times('alone'), '2:0,10, 3:0,10, 4:0,, 5:30,-29, 7:0,,0', 'nor does a wait go on that began and was over in that hour');
+
 -- Forward.
 select pg_temp.queue('forward', '1 hour');
 select is(pg_temp.times('forward'), '2:60,-50, 3:60,-50, 4:60,, 5:60,-60, 7:60,,-60', 'a clock that went ahead by an hour has passed the end of every wait');
