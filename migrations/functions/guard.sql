@@ -173,14 +173,17 @@ begin
   if v_pids = '{}' and not exists (select from leasehold.guard_session) and not exists (select from leasehold_internal.prepared_guards()) then
     return;
   end if;
+  -- Who does not know how the clock stands ends nobody.
+  if not (leasehold_internal.life(null)).is_settled then
+    return;
+  end if;
   perform 1 from leasehold.turn t where t.name = 'guards' for update skip locked;
   if not found then
     return;
   end if;
-  -- After a restart the numbers of processes and transactions begin anew; a clock that was set back begins anew, too.
+  -- After a restart the numbers of processes and transactions begin anew; and a clock that has stepped does.
   delete from leasehold.guard_session s
-   where s.seen_at < (select case l.source when 'engine' then l.started_at else leasehold_internal.server_start() end
-                        from leasehold_internal.this_life() l)
+   where s.seen_at < (select l.started_at from leasehold_internal.this_life() l)
       or s.seen_at > v_now
       or not exists (select from unnest(v_pids, v_transactions) as g (pid, transaction)
                       where g.pid = s.pid and g.transaction = s.transaction);

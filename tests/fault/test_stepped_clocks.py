@@ -158,3 +158,21 @@ def test_a_client_keeps_a_transaction_open_while_a_new_life_begins(site, isolati
     # It was a delay, no amnesty: whatever is prepared, who does not renew is reaped.
     wait_until(lambda: site.psql("select count(*) from leasehold.lease where namespace = 'life'") == "0", 120, "the end of every lease")
     assert site.psql("select count(*) from pg_prepared_xacts") == "2"
+
+
+# Promise 5: only a guard that is open for max_guard is ended with its session.
+@pytest.mark.parametrize("site", [(60,)], indirect=True)
+def test_a_guard_is_not_ended_because_the_clock_stepped_forward(site):
+    look = "select coalesce(min(seen_at), '-infinity') from leasehold.guard_session"
+    site.psql("create role guard_user login in role leasehold_client; grant pg_signal_backend to leasehold_owner")
+    client = site.cluster.session(site.database, "guard_user")
+    client.run("begin")
+    assert client.run(f"select leasehold.guard('life', 'k0', {site.leases[0].token})") == ""
+    wait_until(lambda: site.psql(look) != "-infinity", what="a daemon to see the guard")
+    before = site.life()
+    site.cluster.step(3600)
+    stepped_at = site.psql("select clock_timestamp() - interval '30 min'")
+    wait_until(lambda: site.life() > before, what="a daemon to see the step")
+    wait_until(lambda: site.psql(f"select ({look}) > '{stepped_at}'") == "t", what="the guard to be counted anew")
+    assert client.run("select 'open'") == "open"
+    client.run("commit")
