@@ -269,6 +269,50 @@ START_TEST(newcomers_get_places_though_more_look_again_than_the_database_answers
 }
 END_TEST
 
+START_TEST(who_comes_while_others_look_again_gets_its_place_soon)
+{
+    enum { MANY = 300 };
+    options.batch_max = 20;
+    struct fake_node *node = start_node();
+    struct ask holder, waiters[MANY], newcomer;
+
+    hold_now(node, &holder, 0, 1);
+    world.scopes[0].is_manual = true;
+    queue_many(node, waiters, MANY);
+    fake_run(&world, MS(1000));
+    world.min_delay_us = world.max_delay_us = MS(500);
+    world.scopes[0].tried = 0;
+    for (int i = 0; i < 30 && world.scopes[0].tried < 20; i++)
+        fake_run(&world, MS(1000));
+    ck_assert_int_ge(world.scopes[0].tried, 20);
+    ask_for(node, &newcomer, 0, 2 + MANY, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(4000));
+    ck_assert_ptr_nonnull(row_of(0, 2 + MANY));
+    ck_assert_int_lt(world.scopes[0].tried, MANY);
+}
+END_TEST
+
+/* The scope has other timers, too. */
+START_TEST(nobody_looks_again_before_its_time)
+{
+    struct fake_node *node = start_node();
+    struct ask holder, waiters[20];
+    struct beat beat;
+
+    hold_now(node, &holder, 0, 1);
+    world.scopes[0].is_manual = true;
+    queue_many(node, waiters, 20);
+    fake_run(&world, MS(100));
+    ck_assert_uint_eq(world.scopes[0].row_count, 20);
+    world.scopes[0].tried = 0;
+    world.scopes[0].busy_until_us = world.now_us + MS(500);
+    beat_send(node, &beat, 0, 1);
+    fake_run(&world, MS(3000));
+    ck_assert_int_eq(beat.outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(world.scopes[0].tried, 0);
+}
+END_TEST
+
 /* The wake-up passes on in the database, which removes old rows of ours that nobody here knows: this one is known. */
 START_TEST(a_wake_up_before_a_place_is_put_away_leaves_it_its_row)
 {
@@ -358,6 +402,8 @@ static void add(TCase *tcase)
     tcase_add_loop_test(tcase, a_place_that_a_late_request_took_away_is_taken_anew, 0, 2);
     tcase_add_test(tcase, who_came_together_looks_again_part_by_part);
     tcase_add_test(tcase, newcomers_get_places_though_more_look_again_than_the_database_answers);
+    tcase_add_test(tcase, who_comes_while_others_look_again_gets_its_place_soon);
+    tcase_add_test(tcase, nobody_looks_again_before_its_time);
 }
 
 int main(void)
