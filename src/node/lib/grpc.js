@@ -17,6 +17,7 @@ const SILENCE_MS = 15000; // a waiter hears something every 5 s: a daemon that i
 const ALIVE_MS = 15000; // the longest time between two `alive`: proxies end streams on which nothing is sent for 50 or 60 s
 const CLAIM_MS = 5000; // then a claim is sent again: the tick of one whose answer got lost is found before its lease expires
 const UNSENT = /No connection established|Name resolution|Waiting for LB pick/i; // gRPC's words; it has no other sign
+const BROKEN = /triggered by internal client error/; // grpc-js: INTERNAL where its own socket fails, other than by ECONNRESET and ETIMEDOUT
 const CHANNEL = {
   'grpc.use_local_subchannel_pool': 1,
   'grpc.enable_retries': 0, // this package repeats calls itself
@@ -415,7 +416,7 @@ function detailsOf(status) {
 /** What follows from a code without a reason. CANCELLED and DEADLINE_EXCEEDED: cut short, to ask the next. */
 function evidenceOf(code, words) {
   if (UNSENT.test(words)) return 'SOCKET_NOT_AVAILABLE';
-  return ['UNAVAILABLE', 'CANCELLED', 'DEADLINE_EXCEEDED'].includes(grpc.status[code]) ? 'SOCKET_CLOSED_WHILE_IN_FLIGHT' : 'UNKNOWN';
+  return BROKEN.test(words) || ['UNAVAILABLE', 'CANCELLED', 'DEADLINE_EXCEEDED'].includes(grpc.status[code]) ? 'SOCKET_CLOSED_WHILE_IN_FLIGHT' : 'UNKNOWN';
 }
 
 function errorOf(ref, status) {

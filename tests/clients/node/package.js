@@ -27,14 +27,14 @@ function say(name, body) {
 }
 
 /** A server that refuses every call, and remembers the token that came with it. */
-async function recorder(credentials = grpc.ServerCredentials.createInsecure()) {
+async function recorder(credentials = grpc.ServerCredentials.createInsecure(), refusal = { code: grpc.status.PERMISSION_DENIED, details: 'no' }) {
   const { LeaseService } = grpc.loadPackageDefinition(require('@grpc/proto-loader').fromJSON(require('leasehold-client/lib/leasehold.json'))).leasehold.v1;
   const tokens = [];
   const server = new grpc.Server();
   server.addService(LeaseService.service, {
     AcquireStream(call) {
       tokens.push(call.metadata.get('authorization')[0]);
-      call.emit('error', { code: grpc.status.PERMISSION_DENIED, details: 'no' });
+      call.emit('error', refusal);
     },
   });
   const port = await new Promise((resolve, reject) => {
@@ -63,6 +63,18 @@ say('a token is sent and read again', async () => {
   });
   assert.deepEqual(server.tokens, ['Bearer first', 'Bearer second']);
   server.close();
+});
+
+say('a socket that breaks below grpc-js sends the request to the next address', async () => {
+  const details = 'Received RST_STREAM with code 2 triggered by internal client error: write EPIPE';
+  const broken = await recorder(undefined, { code: grpc.status.INTERNAL, details });
+  const next = await recorder();
+  await using_(new Client({ server: `127.0.0.1:${broken.port},127.0.0.1:${next.port}` }), async (client) => {
+    await assert.rejects(client.acquire('a', 'k', { waitMs: 60000 }), DeniedError);
+  });
+  assert.deepEqual([broken.tokens.length, next.tokens.length], [1, 1]);
+  broken.close();
+  next.close();
 });
 
 say('what is in doubt keeps no process alive', () => {
