@@ -1,6 +1,6 @@
 -- Instants become rows of leasehold.tick. Whoever passes by writes them: claim_tick(), until_tick(), reap(), and each daemon once a second; so a tick that
--- nobody takes is missed though no worker runs. Only the database's clock counts, and made_until never goes back: a clock that steps back
--- makes no tick a second time.
+-- nobody takes is missed though no worker runs. Only the database's clock counts. One that steps back makes no tick a second time, for the row of the
+-- first time is there.
 
 -- The key of a tick's scope. Locks nothing.
 create or replace function leasehold_internal.tick_key(p_at timestamptz) returns text
@@ -200,6 +200,36 @@ as $$
            where t.schedule = p_name and t.state = 'running' and t.started_at < p_now - interval '1 min'
              and not leasehold_internal.is_held(t.schedule, leasehold_internal.tick_key(t.at), t.token)
              for update skip locked) x
+$$;
+
+-- The clock has stepped back: what it showed before it was right must not keep schedules silent until it shows that again. Instants to come that no
+-- worker has claimed are forgotten, and made when they come. Locks the rows of schedules that went ahead, and of their ticks, skipping what others have.
+create or replace function leasehold_internal.rewind_schedules(p_now timestamptz) returns void
+language plpgsql
+as $$
+declare
+  v_name text;
+begin
+  for v_name in
+    update leasehold.schedule s
+       set made_until = greatest(p_now, s.starts_at - interval '1 microsecond'),
+           look_at = p_now
+      from (select x.name
+              from leasehold.schedule x
+             where x.made_until > p_now + interval '1 s' and (x.starts_at is null or x.made_until >= x.starts_at)
+               for no key update skip locked) o
+     where s.name = o.name
+    returning s.name
+  loop
+    delete from leasehold.tick t
+     using (select x.at
+              from leasehold.tick x
+             where x.schedule = v_name and x.at > p_now and x.state in ('due', 'missed', 'skipped') and not x.by_hand
+               for update skip locked) o
+     where t.schedule = v_name and t.at = o.at;
+    perform leasehold_internal.tell_workers(v_name);
+  end loop;
+end
 $$;
 
 -- All schedules for which it is time, at most 1,000 rows. A schedule that fails is noted and tried again in 10 s. Locks what make_ticks() does.

@@ -84,4 +84,33 @@ select is(t.rows_of($$select * from leasehold.acquire('r', 'taken', '30 s')$$), 
 update leasehold.scope set check_at = clock_timestamp() where key = 'reaped';
 select is(array(select key collate "default" from leasehold.reap()), array['reaped'], 'or reaped when it is looked at');
 select is(array(select key collate "default" from leasehold.reap(array['r.ext'])), array['named'], 'and by name');
+-- A clock that went ahead by ten hours and a half, and was put right. The schedules have an instant each hour.
+create temp table base as select date_trunc('second', clock_timestamp() - interval '100 hours 30 min') as starts_at;
+select leasehold.set_schedule('t.' || c, 'every 1 h', starts_at => starts_at, catch_up => c) from base, unnest(array['last', 'all', 'none']) c;
+select leasehold.set_schedule('t.later', 'every 1 h', starts_at => clock_timestamp() + interval '5 hours 30 min');
+select leasehold.set_schedule('t.future', 'every 1 h', starts_at => clock_timestamp() + interval '50 hours');
+create function pg_temp.pass(p_by interval) returns void language sql as $$
+  update leasehold.schedule set look_at = clock_timestamp();
+  select leasehold_internal.make_ticks_of(s, clock_timestamp() + p_by) from leasehold.schedule s where s.name like 't.%';
+$$;
+create function pg_temp.ticks(p_name text) returns text language sql as $$
+  select coalesce(string_agg(round(extract(epoch from t.at - clock_timestamp()) / 3600 + 0.5) || ' ' || t.state, ', ' order by t.at), 'none') from leasehold.tick t where t.schedule = p_name
+$$;
+select pg_temp.pass('10 hours 30 min 30 s');
+select is(pg_temp.ticks('t.last'), (select string_agg(n || ' skipped', ', ' order by n) || ', 11 due' from generate_series(1, 10) n), 'all instants up to then have their rows');
+update leasehold.tick set state = 'done', attempts = 1, lease_key = t.key(99), next_try_at = null, ended_at = clock_timestamp() where schedule = 't.last' and state = 'due';
+select is(pg_temp.ticks('t.later'), '6 skipped, 7 skipped, 8 skipped, 9 skipped, 10 skipped, 11 due', 'from starts_at on');
+update leasehold.coordinator set seen_at = clock_timestamp() + interval '10 hours';
+select pg_temp.tick(:'c1', '-10 hours');
+select is(pg_temp.ticks('t.last'), '11 done', 'the tick of a daemon that sees the step forgets those that are to come and did not run');
+select is(pg_temp.ticks('t.none'), 'none', 'nor what waits to be claimed');
+select is(pg_temp.ticks('t.all'), 'none', 'of catch_up all neither, or they would displace what comes now');
+select is((select count(*) from leasehold.schedule where name like 't.%' and (made_until > clock_timestamp() + interval '1 min') is distinct from (name in ('t.later', 't.future'))), 0::bigint,
+          'the schedules go on from now, or from starts_at');
+select is((select count(*) from leasehold.schedule where name in ('t.last', 't.none') and next_at < clock_timestamp() + interval '1 hour'), 2::bigint, 'and say so');
+select pg_temp.pass('31 min');
+select is(pg_temp.ticks('t.last'), '1 due, 11 done', 'what comes is made when it comes');
+select pg_temp.pass('10 hours 31 min');
+select is((select count(*) || ' ' || max(state) from leasehold.tick where schedule = 't.last' and at > clock_timestamp() + interval '10 hours'), '1 done', 'and nothing a second time');
+select is((select next_at - starts_at from leasehold.schedule where name = 't.future'), interval '0', 'a schedule that begins later begins then');
 select * from finish();
