@@ -173,8 +173,8 @@ begin
 end
 $$;
 
--- For a minute after the database's clock stepped back: the reaper's visits that lie too far ahead come within a second, and schedules that went ahead
--- go on from now. Locks the rows FOR NO KEY UPDATE SKIP LOCKED; those that others have are left to the next tick.
+-- For a minute after the database's clock stepped back: the reaper's visits that lie too far ahead come within a second, and what went ahead, as
+-- schedules and the care of partitions, goes on from now. Locks the rows FOR NO KEY UPDATE SKIP LOCKED; those that others have are left to the next tick.
 create or replace function leasehold_internal.look_again_after_step_back(p_now timestamptz) returns void
 language plpgsql
 set enable_seqscan = off
@@ -185,6 +185,10 @@ begin
     return;
   end if;
   perform leasehold_internal.rewind_schedules(p_now);
+  update leasehold.keeping k
+     set look_at = p_now
+    from (select x.name from leasehold.keeping x where x.look_at > p_now + interval '10 min' for no key update skip locked) o
+   where k.name = o.name;
   update leasehold.scope s
      set check_at = p_now + interval '1 s'
     from (select x.namespace, x.key

@@ -101,8 +101,10 @@ select is(pg_temp.ticks('t.last'), (select string_agg(n || ' skipped', ', ' orde
 update leasehold.tick set state = 'done', attempts = 1, lease_key = t.key(99), next_try_at = null, ended_at = clock_timestamp() where schedule = 't.last' and state = 'due';
 select is(pg_temp.ticks('t.later'), '6 skipped, 7 skipped, 8 skipped, 9 skipped, 10 skipped, 11 due', 'from starts_at on');
 update leasehold.coordinator set seen_at = clock_timestamp() + interval '10 hours';
+update leasehold.keeping set look_at = clock_timestamp() + interval '10 hours 5 min';
 select pg_temp.tick(:'c1', '-10 hours');
 select is(pg_temp.ticks('t.last'), '11 done', 'the tick of a daemon that sees the step forgets those that are to come and did not run');
+select is((select count(*) from leasehold.keeping where look_at > clock_timestamp() + interval '10 min'), 0::bigint, 'and looks after partitions again');
 select is(pg_temp.ticks('t.none'), 'none', 'nor what waits to be claimed');
 select is(pg_temp.ticks('t.all'), 'none', 'of catch_up all neither, or they would displace what comes now');
 select is((select count(*) from leasehold.schedule where name like 't.%' and (made_until > clock_timestamp() + interval '1 min') is distinct from (name in ('t.later', 't.future'))), 0::bigint,
