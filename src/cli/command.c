@@ -6,35 +6,8 @@
 
 #include "base/memory.h"
 
-/* In the order in which a new user meets them. */
-const struct lh_command *const lh_commands[] = {
-    &lh_command_acquire,
-    &lh_command_heartbeat,
-    &lh_command_downgrade,
-    &lh_command_release,
-    &lh_command_ask_hand_over,
-    &lh_command_refuse_hand_over,
-    &lh_command_run,
-    &lh_command_schedule,
-    &lh_command_mcp,
-    &lh_command_list,
-    &lh_command_show,
-    &lh_command_watch,
-    &lh_command_queue,
-    &lh_command_explain,
-    &lh_command_history,
-    &lh_command_reap,
-    &lh_command_force_release,
-    &lh_command_policy,
-    &lh_command_hook,
-    &lh_command_access,
-    &lh_command_token,
-    &lh_command_status,
-    &lh_command_daemons,
-    &lh_command_migrate,
-    &lh_command_check_database,
-    NULL,
-};
+#define ROW(name) &lh_command_##name
+const struct lh_command *const lh_commands[] = {LH_COMMANDS(ROW), NULL};
 
 const struct lh_option lh_global_options[] = {
     {"server", 0, "ADDRESS",

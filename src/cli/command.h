@@ -73,30 +73,12 @@ bool lh_command_takes(const struct lh_command *command, const struct lh_option *
 /* Returns the names of the commands that do without a daemon: "list, queue and migrate". A new string. */
 char *lh_commands_with_database(void);
 
-extern const struct lh_command lh_command_acquire;
-extern const struct lh_command lh_command_heartbeat;
-extern const struct lh_command lh_command_downgrade;
-extern const struct lh_command lh_command_release;
-extern const struct lh_command lh_command_run;
-extern const struct lh_command lh_command_schedule;
-extern const struct lh_command lh_command_mcp;
-extern const struct lh_command lh_command_list;
-extern const struct lh_command lh_command_show;
-extern const struct lh_command lh_command_watch;
-extern const struct lh_command lh_command_reap;
-extern const struct lh_command lh_command_force_release;
-extern const struct lh_command lh_command_ask_hand_over;
-extern const struct lh_command lh_command_refuse_hand_over;
-extern const struct lh_command lh_command_policy;
-extern const struct lh_command lh_command_hook;
-extern const struct lh_command lh_command_access;
-extern const struct lh_command lh_command_token;
-extern const struct lh_command lh_command_queue;
-extern const struct lh_command lh_command_explain;
-extern const struct lh_command lh_command_history;
-extern const struct lh_command lh_command_daemons;
-extern const struct lh_command lh_command_status;
-extern const struct lh_command lh_command_migrate;
-extern const struct lh_command lh_command_check_database;
+/* In the order in which a new user meets them. */
+#define LH_COMMANDS(X)                                                                                                 \
+    X(acquire), X(heartbeat), X(downgrade), X(release), X(ask_hand_over), X(refuse_hand_over), X(run), X(schedule),    \
+        X(mcp), X(list), X(show), X(watch), X(queue), X(explain), X(history), X(reap), X(force_release), X(policy),    \
+        X(hook), X(access), X(token), X(status), X(daemons), X(migrate), X(check_database)
+#define LH_COMMAND_NAME(name) lh_command_##name
+extern const struct lh_command LH_COMMANDS(LH_COMMAND_NAME);
 
 #endif
