@@ -136,6 +136,19 @@ char *lh_arena_strdup(struct lh_arena *arena, const char *text)
     return memcpy(lh_arena_alloc(arena, size), text, size);
 }
 
+char *lh_arena_format(struct lh_arena *arena, const char *format, ...)
+{
+    va_list arguments;
+    char *text, *copy;
+
+    va_start(arguments, format);
+    text = checked(vasprintf(&text, format, arguments) < 0 ? NULL : text, 1);
+    va_end(arguments);
+    copy = lh_arena_strdup(arena, text);
+    free(text);
+    return copy;
+}
+
 void lh_arena_reset(struct lh_arena *arena)
 {
     while (arena->blocks != NULL && arena->blocks->older != NULL) {

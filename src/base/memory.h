@@ -38,6 +38,7 @@ struct lh_arena {
 
 void *lh_arena_alloc(struct lh_arena *arena, size_t size); /* 16-byte aligned, not cleared */
 char *lh_arena_strdup(struct lh_arena *arena, const char *text);
+char *lh_arena_format(struct lh_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void lh_arena_reset(struct lh_arena *arena);
 void lh_arena_finish(struct lh_arena *arena);
 

@@ -213,7 +213,6 @@ static enum lh_status check_option(const struct lh_taken *taken, const ProtobufC
                                    const char **text, struct lh_arena *arena, struct lh_error *error)
 {
     enum lh_status status;
-    char us[24];
     int64_t number = 0;
 
     switch (field->type) {
@@ -228,8 +227,7 @@ static enum lh_status check_option(const struct lh_taken *taken, const ProtobufC
         status = field->descriptor == &google__protobuf__timestamp__descriptor
                      ? check_time(taken->option, *text, &number, error)
                      : lh_check_duration(taken->option, *text, taken->least, &number, error);
-        snprintf(us, sizeof(us), "%lld", (long long)number);
-        *text = lh_arena_strdup(arena, us);
+        *text = lh_arena_format(arena, "%lld", (long long)number);
         return status;
     default:
         return lh_check_number(taken->option, *text, taken->least, taken->most, &number, error);

@@ -25,21 +25,16 @@ struct cell {
 static const char *join(const ProtobufCFieldDescriptor *field, const int32_t *values, size_t count,
                         struct lh_arena *arena)
 {
-    struct lh_buffer text = {0};
-    const char *joined;
+    const char *text = "";
 
     for (size_t i = 0; i < count; i++) {
         const char *word =
             field->type == PROTOBUF_C_TYPE_ENUM ? lh_message_word(field->descriptor, values[i], arena) : NULL;
-        char number[16];
-        snprintf(number, sizeof(number), "%" PRId32, values[i]);
-        lh_buffer_append(&text, ",", i > 0);
-        lh_buffer_append(&text, word != NULL ? word : number, strlen(word != NULL ? word : number));
+        if (word == NULL)
+            word = lh_arena_format(arena, "%" PRId32, values[i]);
+        text = lh_arena_format(arena, "%s%s%s", text, i > 0 ? "," : "", word);
     }
-    lh_buffer_append(&text, "", 1);
-    joined = lh_arena_strdup(arena, (const char *)text.data);
-    lh_buffer_finish(&text);
-    return joined;
+    return text;
 }
 
 static struct cell text_cell(const char *text)
@@ -49,17 +44,7 @@ static struct cell text_cell(const char *text)
 
 static struct cell namespace_cell(char *const *segments, size_t count, struct lh_arena *arena)
 {
-    struct lh_buffer text = {0};
-    struct cell cell;
-
-    for (size_t i = 0; i < count; i++) {
-        lh_buffer_append(&text, ".", i > 0);
-        lh_buffer_append(&text, segments[i], strlen(segments[i]));
-    }
-    lh_buffer_append(&text, "", 1);
-    cell = (struct cell){.text = lh_arena_strdup(arena, (const char *)text.data)};
-    lh_buffer_finish(&text);
-    return cell;
+    return (struct cell){.text = lh_message_dotted(segments, count, arena)};
 }
 
 static struct cell field_cell(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
@@ -146,19 +131,19 @@ static void json_time(int64_t time_us, char text[LH_JSON_TIME_BYTES])
 
 /* --- text --- */
 
-/* NULL: there is none. A new string. */
-static char *cell_text(const ProtobufCMessage *message, const struct lh_column *column, struct lh_arena *arena)
+const char *lh_column_text(const void *message, const struct lh_column *column, struct lh_arena *arena)
 {
     struct cell cell = cell_of(message, column, arena);
     char text[LH_TIME_TEXT_BYTES > LH_DURATION_TEXT_BYTES ? LH_TIME_TEXT_BYTES : LH_DURATION_TEXT_BYTES];
 
     if (cell.is_null || (column->kind == LH_COLUMN_UNITS && cell.number == 0))
-        return column->kind == LH_COLUMN_TIME_OR_NEVER ? lh_strdup("never") : NULL;
+        return column->kind == LH_COLUMN_TIME_OR_NEVER ? "never" : NULL;
     if (column->kind == LH_COLUMN_NAMESPACE && cell.text[0] == '\0')
-        return lh_strdup("(root)");
+        return "(root)";
+    if (column->kind == LH_COLUMN_NAMESPACE && strchr(cell.text, '/') != NULL)
+        return lh_arena_format(arena, "\"%s\"", cell.text);
     if (cell.text != NULL)
-        return lh_format(column->kind == LH_COLUMN_NAMESPACE && strchr(cell.text, '/') != NULL ? "\"%s\"" : "%s",
-                         cell.text);
+        return cell.text;
     switch (column->kind) {
     case LH_COLUMN_DURATION:
     case LH_COLUMN_HELD:
@@ -173,11 +158,11 @@ static char *cell_text(const ProtobufCMessage *message, const struct lh_column *
         json_time(cell.number, text);
         break;
     case LH_COLUMN_BOOL:
-        return lh_strdup(cell.number != 0 ? "yes" : "no");
+        return cell.number != 0 ? "yes" : "no";
     default:
-        return lh_format("%" PRId64, cell.number);
+        return lh_arena_format(arena, "%" PRId64, cell.number);
     }
-    return lh_strdup(text);
+    return lh_arena_strdup(arena, text);
 }
 
 static bool is_number(enum lh_column_kind kind)
@@ -202,9 +187,8 @@ void lh_columns_print_table(const struct lh_column *columns, const void *answer,
     }
     for (size_t row = 0; row < count && row < max; row++)
         for (size_t i = 0; i < table.columns; i++) {
-            char *text = cell_text(rows[row], &columns[i], &arena);
+            const char *text = lh_column_text(rows[row], &columns[i], &arena);
             lh_grid_texts(&table, text != NULL ? text : "", NULL);
-            free(text);
         }
     lh_grid_print(&table, stdout);
     lh_arena_finish(&arena);
@@ -216,10 +200,9 @@ void lh_columns_print_card(const struct lh_column *columns, const void *message)
     struct lh_arena arena = {0};
 
     for (; columns->name != NULL && columns->heading != NULL; columns++) {
-        char *text = cell_text(message, columns, &arena);
+        const char *text = lh_column_text(message, columns, &arena);
         if (text != NULL)
             lh_grid_row(&card, columns->heading, "%s", text);
-        free(text);
     }
     lh_grid_print(&card, stdout);
     lh_arena_finish(&arena);

@@ -11,6 +11,8 @@
 #include <protobuf-c/protobuf-c.h>
 #include <stddef.h>
 
+#include "base/memory.h"
+
 enum lh_column_kind {
     LH_COLUMN_TEXT,
     LH_COLUMN_NAMESPACE,
@@ -35,6 +37,9 @@ struct lh_column {
     const char *name;    /* the field, or a part of the field `scope`; the name in JSON too */
     enum lh_column_kind kind;
 };
+
+/* Returns what a message has in a column, as people read it, in the arena or borrowed; NULL: nothing. */
+const char *lh_column_text(const void *message, const struct lh_column *column, struct lh_arena *arena);
 
 /* Print the first field of `answer`, a list, at most `max` of it: as a table, or `empty` on stderr if it is empty; and as a
    JSON object of this one name. */

@@ -78,7 +78,6 @@ int64_t lh_policy_number(const Leasehold__V1__Policy *policy, const ProtobufCFie
 const char *lh_policy_value(const Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *setting,
                             struct lh_arena *arena)
 {
-    char text[24];
     int64_t number;
 
     if (!lh_policy_has(policy, setting))
@@ -90,8 +89,7 @@ const char *lh_policy_value(const Leasehold__V1__Policy *policy, const ProtobufC
     case LH_SETTING_BOOL:
         return lh_arena_strdup(arena, number != 0 ? "true" : "false");
     default:
-        snprintf(text, sizeof(text), "%" PRId64, number);
-        return lh_arena_strdup(arena, text);
+        return lh_arena_format(arena, "%" PRId64, number);
     }
 }
 

@@ -72,6 +72,15 @@ Leasehold__V1__Scope *lh_message_scope(const char *ns, const char *key, struct l
     return scope;
 }
 
+const char *lh_message_dotted(char *const *segments, size_t count, struct lh_arena *arena)
+{
+    const char *text = count > 0 ? segments[0] : "";
+
+    for (size_t i = 1; i < count; i++)
+        text = lh_arena_format(arena, "%s.%s", text, segments[i]);
+    return text;
+}
+
 void *lh_message_new(const ProtobufCMessageDescriptor *type, struct lh_arena *arena)
 {
     ProtobufCMessage *message = lh_arena_alloc(arena, type->sizeof_message);

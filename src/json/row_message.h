@@ -23,6 +23,9 @@ Leasehold__V1__Scope *lh_message_scope(const char *ns, const char *key, struct l
 /* Returns "shared" for MODE_SHARED; NULL for 0, and for a value that this program does not know. */
 const char *lh_message_word(const ProtobufCEnumDescriptor *type, int value, struct lh_arena *arena);
 
+/* Returns "payments.invoices", in the arena; "" without segments. */
+const char *lh_message_dotted(char *const *segments, size_t count, struct lh_arena *arena);
+
 /* Returns an initialised message. */
 void *lh_message_new(const ProtobufCMessageDescriptor *type, struct lh_arena *arena);
 

@@ -37,18 +37,13 @@ static enum lh_status parse_rights(const char *const *words, size_t count, Lease
     return LH_OK;
 }
 
-static char *rights_text(const Leasehold__V1__Right *rights, size_t count)
+/* "read,lease" of a message with rights; "" without. */
+static const char *rights_text(const void *message, struct lh_arena *arena)
 {
-    char *text = lh_strdup("");
+    static const struct lh_column column = {"RIGHTS", "rights", LH_COLUMN_LIST};
+    const char *text = lh_column_text(message, &column, arena);
 
-    for (size_t i = 0; i < count; i++) {
-        const char *comma = i > 0 ? "," : "";
-        char *longer = rights[i] > 0 && rights[i] < RIGHTS ? lh_format("%s%s%s", text, comma, right_names[rights[i]])
-                                                           : lh_format("%s%s%d", text, comma, (int)rights[i]);
-        free(text);
-        text = longer;
-    }
-    return text;
+    return text != NULL ? text : "";
 }
 
 #define RULES                                                                                                          \
@@ -88,16 +83,15 @@ _Static_assert(sizeof(Leasehold__V1__GrantAccessRequest) == sizeof(Leasehold__V1
                "grant and revoke are one function");
 
 /* "token:ci in payments and below: read,lease" */
-static void print_rule(const Leasehold__V1__GrantAccessRequest *request, const Leasehold__V1__AccessRule *rule)
+static void print_rule(const Leasehold__V1__GrantAccessRequest *request, const Leasehold__V1__AccessRule *rule,
+                       struct lh_arena *arena)
 {
     char *principal = lh_clean(request->principal);
     char *ns = lh_namespace_text(request->namespace_->segments, request->namespace_->n_segments);
-    char *rights = rule != NULL ? rights_text(rule->rights, rule->n_rights) : lh_strdup("no rule");
 
-    printf("%s in %s and below: %s\n", principal, ns, rights);
+    printf("%s in %s and below: %s\n", principal, ns, rule != NULL ? rights_text(rule, arena) : "no rule");
     free(principal);
     free(ns);
-    free(rights);
 }
 
 static enum lh_exit change(struct lh_cli *cli, const ProtobufCMessageDescriptor *type, const char *sql)
@@ -107,7 +101,7 @@ static enum lh_exit change(struct lh_cli *cli, const ProtobufCMessageDescriptor 
     const Leasehold__V1__GrantAccessResponse *response;
     const char *principal = args->words[1], *ns = args->words[2];
     struct lh_error error = {0};
-    char *rights;
+    const char *rights;
 
     request->n_rights = args->word_count - 3;
     request->rights = lh_arena_alloc(&cli->arena, args->word_count * sizeof(*request->rights));
@@ -116,7 +110,7 @@ static enum lh_exit change(struct lh_cli *cli, const ProtobufCMessageDescriptor 
         return lh_error_value(cli, &error);
     request->principal = (char *)(uintptr_t)principal;
     request->namespace_ = lh_take_namespace(ns, &cli->arena);
-    rights = rights_text(request->rights, request->n_rights);
+    rights = rights_text(request, &cli->arena);
     response =
         lh_ask(cli, &request->base,
                &(struct lh_ask){.kind = LH_ASK_AGAIN,
@@ -125,9 +119,8 @@ static enum lh_exit change(struct lh_cli *cli, const ProtobufCMessageDescriptor 
                                 .value_count = 3,
                                 .then = RULES " where r.principal = $1 and r.namespace = $2",
                                 .then_count = 2});
-    free(rights);
     if (response != NULL && !lh_print_json(cli, response))
-        print_rule(request, response->rule);
+        print_rule(request, response->rule, &cli->arena);
     return cli->status;
 }
 

@@ -69,11 +69,13 @@ static bool is_rest_over(PGconn *session, const struct lh_cli *cli, enum lh_exit
 
 static enum lh_exit by_database(struct lh_cli *cli, const char *reason, const char *token)
 {
-    char *sql = lh_format("with e as materialized (select state from leasehold.explain($1, $2))"
-                          " select e.state, %s from e left join lateral"
-                          " leasehold.force_release(namespace => $1, key => $2, reason => $3, token => $4::bigint,"
-                          " all_holders => $5::boolean) l on true order by l.token",
-                          lh_lease_columns);
+    const char *sql =
+        lh_arena_format(&cli->arena,
+                        "with e as materialized (select state from leasehold.explain($1, $2))"
+                        " select e.state, %s from e left join lateral"
+                        " leasehold.force_release(namespace => $1, key => $2, reason => $3, token => $4::bigint,"
+                        " all_holders => $5::boolean) l on true order by l.token",
+                        lh_lease_columns);
     const char *const values[] = {cli->args.words[0], cli->args.words[1], reason, token,
                                   lh_args_has(&cli->args, "all") ? "true" : "false"};
     static const Leasehold__V1__ForceReleaseResponse nothing = LEASEHOLD__V1__FORCE_RELEASE_RESPONSE__INIT;
@@ -96,7 +98,6 @@ static enum lh_exit by_database(struct lh_cli *cli, const char *reason, const ch
     }
     PQclear(result);
     PQfinish(session);
-    free(sql);
     return status;
 }
 

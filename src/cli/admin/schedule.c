@@ -186,17 +186,11 @@ static void print_shown(struct lh_cli *cli, const void *answer)
 /* An expression may be several words of the command line: every 10 min. */
 static enum lh_exit add(struct lh_cli *cli)
 {
-    char *expression = lh_strdup(cli->args.words[2]);
-    enum lh_exit status;
+    const char *expression = cli->args.words[2];
 
-    for (size_t i = 3; i < cli->args.word_count; i++) {
-        char *longer = lh_format("%s %s", expression, cli->args.words[i]);
-        free(expression);
-        expression = longer;
-    }
-    status = lh_schedule_set(cli, cli->args.words[1], expression, NULL);
-    free(expression);
-    return status;
+    for (size_t i = 3; i < cli->args.word_count; i++)
+        expression = lh_arena_format(&cli->arena, "%s %s", expression, cli->args.words[i]);
+    return lh_schedule_set(cli, cli->args.words[1], expression, NULL);
 }
 
 static enum lh_exit list(struct lh_cli *cli)
@@ -240,10 +234,8 @@ static void *named(struct lh_cli *cli, const ProtobufCMessageDescriptor *type)
 /* The rows of a statement about a schedule, at most so many. */
 static bool rows_of(struct lh_cli *cli, const char *sql, int32_t most, struct lh_rows *rows)
 {
-    char number[12];
-    const char *const values[] = {cli->args.words[1], number};
+    const char *const values[] = {cli->args.words[1], lh_arena_format(&cli->arena, "%d", (int)most)};
 
-    snprintf(number, sizeof(number), "%d", (int)most);
     return lh_ask_rows(cli, &(struct lh_ask){.sql = sql, .values = values, .value_count = most > 0 ? 2 : 1}, rows);
 }
 

@@ -32,10 +32,7 @@ static const struct lh_taken taken[] = {
 
 static const char *number(int64_t value, struct lh_arena *arena)
 {
-    char text[24];
-
-    snprintf(text, sizeof(text), "%lld", (long long)value);
-    return lh_arena_strdup(arena, text);
+    return lh_arena_format(arena, "%lld", (long long)value);
 }
 
 static const char *duration(const Google__Protobuf__Duration *value, struct lh_arena *arena)

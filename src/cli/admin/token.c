@@ -37,15 +37,12 @@ static enum lh_exit create(struct lh_cli *cli)
     Leasehold__V1__CreateTokenRequest request = LEASEHOLD__V1__CREATE_TOKEN_REQUEST__INIT;
     const char *values[] = {cli->args.words[1], NULL};
     struct lh_error error = {0};
-    char us[24];
 
     request.name = (char *)(uintptr_t)cli->args.words[1];
     if (lh_take_options(&cli->args, taken, &request.base, &cli->arena, &error) != LH_OK)
         return lh_error_value(cli, &error);
-    if (request.expires != NULL) {
-        snprintf(us, sizeof(us), "%" PRId64, lh_duration_us(request.expires));
-        values[1] = us;
-    }
+    if (request.expires != NULL)
+        values[1] = lh_arena_format(&cli->arena, "%" PRId64, lh_duration_us(request.expires));
     return lh_ask_and_print(cli, &request.base,
                             &(struct lh_ask){.kind = LH_ASK_ONCE, .sql = sql, .values = values, .value_count = 2},
                             print_created);

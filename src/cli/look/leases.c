@@ -38,26 +38,26 @@ static enum lh_exit by_database(struct lh_cli *cli, const char *ns, const Leaseh
 {
     Leasehold__V1__ListLeasesResponse all = LEASEHOLD__V1__LIST_LEASES_RESPONSE__INIT;
     const char *state = lh_message_word(&leasehold__v1__lease_state__descriptor, (int)request->state, &cli->arena);
-    char *sql =
-        lh_format("select %s from leasehold.lease l"
-                  " where ($1 = '' or l.namespace = $1 or ($2::boolean and starts_with(l.namespace, $1 || '.')))"
-                  " and ($3::text is null or l.owner = $3) and ($4::text is null or %s)"
-                  " and l.held >= $5::bigint * interval '1 us' order by l.namespace, l.key, l.token",
-                  lh_lease_columns, state != NULL ? "$4 = any (l.states)" : "true");
-    char longer_than[24];
-    const char *const values[] = {strcmp(ns, ".") == 0 ? "" : ns, request->include_children ? "true" : "false",
-                                  lh_args_value(&cli->args, "owner"), state, longer_than};
+    const char *sql =
+        lh_arena_format(&cli->arena,
+                        "select %s from leasehold.lease l"
+                        " where ($1 = '' or l.namespace = $1 or ($2::boolean and starts_with(l.namespace, $1 || '.')))"
+                        " and ($3::text is null or l.owner = $3) and ($4::text is null or %s)"
+                        " and l.held >= $5::bigint * interval '1 us' order by l.namespace, l.key, l.token",
+                        lh_lease_columns, state != NULL ? "$4 = any (l.states)" : "true");
+    const char *const values[] = {
+        strcmp(ns, ".") == 0 ? "" : ns, request->include_children ? "true" : "false",
+        lh_args_value(&cli->args, "owner"), state,
+        lh_arena_format(&cli->arena, "%" PRId64,
+                        request->longer_than != NULL ? lh_duration_us(request->longer_than) : 0)};
     struct lh_rows rows;
 
-    snprintf(longer_than, sizeof(longer_than), "%" PRId64,
-             request->longer_than != NULL ? lh_duration_us(request->longer_than) : 0);
     if (lh_ask_rows(cli, &(struct lh_ask){.sql = sql, .values = values, .value_count = 5}, &rows)) {
         all.leases = lh_leases_from_rows(&cli->arena, &rows);
         all.n_leases = rows.row_count;
         if (!lh_print_json(cli, &all))
             print(cli, &all);
     }
-    free(sql);
     return cli->status;
 }
 

@@ -138,28 +138,24 @@ static const struct query explain_query = {
 
 /* --- running --- */
 
-/* $1 namespace or null, $2 key or null, $3 with children, $4 rows at most. A new string. */
-static char *statement_of(const struct query *query)
+/* $1 namespace or null, $2 key or null, $3 with children, $4 rows at most. */
+static const char *statement_of(const struct query *query, struct lh_arena *arena)
 {
-    char *columns = lh_strdup(""), *statement;
+    const char *columns = "";
 
     for (const struct lh_column *column = query->columns; column->name != NULL; column++) {
         bool is_time = column->kind == LH_COLUMN_DURATION || column->kind == LH_COLUMN_TIME;
         const char *form = is_time                          ? "%s%s(extract(epoch from r.%s) * 1000000)::bigint as %s"
                            : column->kind == LH_COLUMN_LIST ? "%s%sarray_to_string(r.%s, ',') as %s"
                                                             : "%s%sr.%s as %s";
-        char *before = columns;
-        if (column->kind == LH_COLUMN_HELD) /* made of two others */
-            continue;
-        columns = lh_format(form, before, before[0] != '\0' ? ", " : "", column->name, column->name);
-        free(before);
+        if (column->kind != LH_COLUMN_HELD) /* made of two others */
+            columns = lh_arena_format(arena, form, columns, columns[0] != '\0' ? ", " : "", column->name, column->name);
     }
-    statement = lh_format("select %s from (%s) r where ($2::text is null or r.key = $2) and ($1::text is null"
-                          " or r.namespace = $1 or ($3::boolean and starts_with(r.namespace, $1 || '.')))"
-                          " order by %s limit $4::bigint",
-                          columns, query->rows, query->order);
-    free(columns);
-    return statement;
+    return lh_arena_format(arena,
+                           "select %s from (%s) r where ($2::text is null or r.key = $2) and ($1::text is null"
+                           " or r.namespace = $1 or ($3::boolean and starts_with(r.namespace, $1 || '.')))"
+                           " order by %s limit $4::bigint",
+                           columns, query->rows, query->order);
 }
 
 /* `ns` NULL: all of them; `key` NULL: any. */
@@ -169,11 +165,9 @@ static const void *ask(struct lh_cli *cli, const struct query *query, const char
     Leasehold__V1__ExplainRequest of_scope = LEASEHOLD__V1__EXPLAIN_REQUEST__INIT;
     const Leasehold__V1__Namespace *in = lh_take_namespace(ns != NULL ? ns : "", &cli->arena);
     bool with_children = lh_args_has(&cli->args, "children");
-    char *statement = statement_of(query), rows[24];
-    const char *const values[] = {ns, key, with_children ? "true" : "false", rows};
-    const void *answer;
+    const char *const values[] = {ns, key, with_children ? "true" : "false",
+                                  lh_arena_format(&cli->arena, "%lld", (long long)max)};
 
-    snprintf(rows, sizeof(rows), "%lld", (long long)max);
     request.namespace_ = in->segments;
     request.n_namespace_ = in->n_segments;
     if (key != NULL)
@@ -181,12 +175,12 @@ static const void *ask(struct lh_cli *cli, const struct query *query, const char
     request.include_children = with_children && key == NULL;
     if (query->list == NULL)
         of_scope.scope = lh_message_scope(ns != NULL ? ns : "", key, &cli->arena);
-    answer =
-        lh_ask(cli, query->list != NULL ? &request.base : &of_scope.base,
-               &(struct lh_ask){
-                   .method = query->method, .max = (size_t)max, .sql = statement, .values = values, .value_count = 4});
-    free(statement);
-    return answer;
+    return lh_ask(cli, query->list != NULL ? &request.base : &of_scope.base,
+                  &(struct lh_ask){.method = query->method,
+                                   .max = (size_t)max,
+                                   .sql = statement_of(query, &cli->arena),
+                                   .values = values,
+                                   .value_count = 4});
 }
 
 static enum lh_exit run(struct lh_cli *cli)

@@ -11,63 +11,49 @@
 #include "cli/print.h"
 #include "cli/server.h"
 #include "leasehold/v1/leasehold.pb-c.h"
-
-static void add_name(struct lh_buffer *text, const Leasehold__V1__Namespace *ns)
-{
-    for (size_t i = 0; i < ns->n_segments; i++) {
-        lh_buffer_append(text, ".", i > 0);
-        lh_buffer_append(text, ns->segments[i], strlen(ns->segments[i]));
-    }
-}
+#include "json/row_message.h"
 
 /* "serving: host=db1, timeline 1, 0 waiters; has orders, shop.eu, and all other namespaces" */
-static void add_database(struct lh_grid *card, const Leasehold__V1__DatabaseStatus *database)
+static void add_database(struct lh_grid *card, const Leasehold__V1__DatabaseStatus *database, struct lh_arena *arena)
 {
-    struct lh_buffer has = {0};
+    const char *has = "";
 
     for (size_t i = 0; i < database->n_namespaces; i++) {
-        lh_buffer_append(&has, ", ", i > 0 ? 2 : 0);
-        add_name(&has, database->namespaces[i]);
+        const Leasehold__V1__Namespace *ns = database->namespaces[i];
+        has = lh_arena_format(arena, "%s%s%s", has, i > 0 ? ", " : "",
+                              lh_message_dotted(ns->segments, ns->n_segments, arena));
     }
-    lh_buffer_append(&has, "", 1);
     lh_grid_add(card, "database %s", database->name);
     lh_grid_add(card, "%s%s: %s, timeline %" PRId64 ", %" PRId64 " waiters; has %s%s",
                 database->trouble[0] == '\0' ? "serving" : "not serving, ", database->trouble,
                 database->server[0] != '\0' ? database->server : "no server was reached yet", database->timeline,
-                database->waiters, (const char *)has.data,
+                database->waiters, has,
                 !database->is_default        ? ""
                 : database->n_namespaces > 0 ? ", and all other namespaces"
                                              : "all other namespaces");
-    lh_buffer_finish(&has);
 }
 
 /* "slots of jobs   eu 2060, home 2035, no database or several 1": of each namespace the last has no database. */
-static void add_slots(struct lh_grid *card, const Leasehold__V1__GetStatusResponse *response)
+static void add_slots(struct lh_grid *card, const Leasehold__V1__GetStatusResponse *response, struct lh_arena *arena)
 {
-    char *slots = lh_strdup("");
+    const char *slots = "";
 
     for (size_t i = 0; i < response->n_spread; i++) {
         const Leasehold__V1__SpreadStatus *one = response->spread[i];
+        const Leasehold__V1__Namespace *ns = one->namespace_;
         bool is_last = one->database[0] == '\0';
-        struct lh_buffer name = {0};
-        char *before = slots;
-        if (!is_last || one->slots > 0) {
-            slots = lh_format("%s%s%s %" PRId32, before, before[0] != '\0' ? ", " : "",
-                              is_last ? "no database or several" : one->database, one->slots);
-            free(before);
-        }
+        if (!is_last || one->slots > 0)
+            slots = lh_arena_format(arena, "%s%s%s %" PRId32, slots, slots[0] != '\0' ? ", " : "",
+                                    is_last ? "no database or several" : one->database, one->slots);
         if (!is_last)
             continue;
-        add_name(&name, one->namespace_);
-        lh_grid_add(card, "slots of %.*s", (int)name.size, (const char *)name.data);
+        lh_grid_add(card, "slots of %s", lh_message_dotted(ns->segments, ns->n_segments, arena));
         lh_grid_add(card, "%s", slots);
-        lh_buffer_finish(&name);
-        slots[0] = '\0';
+        slots = "";
     }
-    free(slots);
 }
 
-static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusResponse *response)
+static void print_text(struct lh_cli *cli, const Leasehold__V1__GetStatusResponse *response)
 {
     struct lh_grid card = {.columns = 2};
     char max_block[LH_DURATION_TEXT_BYTES] = "none";
@@ -93,8 +79,8 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusR
     lh_grid_row(&card, "longest wait of a call", "%s", max_block);
     lh_grid_row(&card, "waiters here", "%" PRId64, response->waiters);
     for (size_t i = 0; i < response->n_databases; i++)
-        add_database(&card, response->databases[i]);
-    add_slots(&card, response);
+        add_database(&card, response->databases[i], &cli->arena);
+    add_slots(&card, response, &cli->arena);
     lh_grid_print(&card, stdout);
 }
 

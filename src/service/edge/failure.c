@@ -34,7 +34,6 @@ const char *lh_failure_message(const struct lh_failure *failure, struct lh_arena
 {
     const char *message = failure->message != NULL ? failure->message : lh_status_text(failure->status);
     size_t size = strlen(message), encoded = 0, kept = 0;
-    char *cut;
 
     if (!lh_utf8_is_valid(message, size))
         return lh_status_text(failure->status);
@@ -45,11 +44,7 @@ const char *lh_failure_message(const struct lh_failure *failure, struct lh_arena
     }
     if (kept == size)
         return message;
-    kept = lh_utf8_cut(message, size, kept);
-    cut = lh_arena_alloc(arena, kept + 1);
-    memcpy(cut, message, kept);
-    cut[kept] = '\0';
-    return cut;
+    return lh_arena_format(arena, "%.*s", (int)lh_utf8_cut(message, size, kept), message);
 }
 
 static Google__Protobuf__Any *pack_any(const char *type_url, const ProtobufCMessage *message, struct lh_arena *arena)
@@ -66,21 +61,17 @@ static Google__Protobuf__Any *pack_any(const char *type_url, const ProtobufCMess
 static void add_metadata(Google__Rpc__ErrorInfo *info, const char *name, const char *value, struct lh_arena *arena)
 {
     Google__Rpc__ErrorInfo__MetadataEntry *entry;
-    char *copy;
+    char name_text[LH_CONTENTION_NAME_BYTES];
 
     if (value == NULL || value[0] == '\0')
         return;
     entry = lh_message_new(&google__rpc__error_info__metadata_entry__descriptor, arena);
-    copy = lh_arena_alloc(arena, LH_NAMESPACE_MAX_BYTES + 1);
-    if (strcmp(name, "namespace") == 0 || strcmp(name, "principal") == 0) {
-        size_t kept = lh_utf8_cut(value, strlen(value), LH_NAMESPACE_MAX_BYTES);
-        memcpy(copy, value, kept);
-        copy[kept] = '\0';
-    } else {
-        lh_contention_name(value, copy);
-    }
     entry->key = (char *)name;
-    entry->value = copy;
+    if (strcmp(name, "namespace") == 0 || strcmp(name, "principal") == 0)
+        entry->value =
+            lh_arena_format(arena, "%.*s", (int)lh_utf8_cut(value, strlen(value), LH_NAMESPACE_MAX_BYTES), value);
+    else
+        entry->value = lh_arena_strdup(arena, lh_contention_name(value, name_text));
     info->metadata[info->n_metadata++] = entry;
 }
 

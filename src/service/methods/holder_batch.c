@@ -93,14 +93,6 @@ struct findings {
     struct lh_violations violations; /* of the request itself */
 };
 
-static char *concatenate(struct lh_arena *arena, const char *first, const char *between, const char *second)
-{
-    size_t size = strlen(first) + strlen(between) + strlen(second) + 1;
-    char *text = lh_arena_alloc(arena, size);
-    snprintf(text, size, "%s%s%s", first, between, second);
-    return text;
-}
-
 static void on_finding(void *arg, const struct lh_wire_finding *finding)
 {
     struct findings *findings = arg;
@@ -114,7 +106,7 @@ static void on_finding(void *arg, const struct lh_wire_finding *finding)
     item = lh_arena_alloc(findings->arena, sizeof(*item));
     item->next = findings->items;
     item->item = finding->item;
-    item->problem = concatenate(findings->arena, finding->field, " ", finding->text);
+    item->problem = lh_arena_format(findings->arena, "%s %s", finding->field, finding->text);
     findings->items = item;
 }
 
@@ -209,11 +201,9 @@ static void *release_result(struct batch *batch, size_t i)
     const char *words = batch->problems[i] != NULL ? batch->problems[i] : item->message;
     char *message;
 
-    if (words == item->message && words != NULL && item->outcome == LH_OUTCOME_INVALID) {
-        char field[32]; /* the store names the field within its item */
-        snprintf(field, sizeof(field), "items[%zu]", i);
-        words = concatenate(&batch->arena, field, ".", words);
-    }
+    /* The store names the field within its item. */
+    if (words == item->message && words != NULL && item->outcome == LH_OUTCOME_INVALID)
+        words = lh_arena_format(&batch->arena, "items[%zu].%s", i, words);
     message = lh_message_cut(words, &batch->arena);
     result->lease_key = echo_lease_key(((const Leasehold__V1__ReleaseItem *)batch->asked[i])->lease);
     result->outcome = (Leasehold__V1__Outcome)item->outcome;

@@ -27,10 +27,7 @@ void lh_schedule_setting(struct lh_schedule_settings *settings, const char *name
 
 void lh_schedule_number(struct lh_schedule_settings *settings, const char *name, int64_t value, struct lh_arena *arena)
 {
-    char text[24];
-
-    snprintf(text, sizeof(text), "%lld", (long long)value);
-    lh_schedule_setting(settings, name, lh_arena_strdup(arena, text));
+    lh_schedule_setting(settings, name, lh_arena_format(arena, "%lld", (long long)value));
 }
 
 static bool add_text(struct lh_validator *v, struct lh_schedule_settings *settings, const char *name, const char *text,

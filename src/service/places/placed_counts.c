@@ -10,7 +10,6 @@
 #include "service/places_internal.h"
 
 #define COUNTS 4
-#define NUMBER_BYTES 24
 
 static const char *const columns[] = {"namespace", "held", "waiting", "expired", "failing", "partial", "after"};
 #define COLUMNS (sizeof(columns) / sizeof(columns[0]))
@@ -164,11 +163,8 @@ static void finish(struct gather *gather)
         if (rows.has_more)
             break;
         to[0] = to[COLUMNS - 1] = row->ns;
-        for (size_t j = 0; j < COUNTS; j++) {
-            char number[NUMBER_BYTES];
-            snprintf(number, sizeof(number), "%lld", row->counts[j]);
-            to[j + 1] = copy(gather, number);
-        }
+        for (size_t j = 0; j < COUNTS; j++)
+            to[j + 1] = lh_arena_format(&gather->memory, "%lld", row->counts[j]);
         to[COLUMNS - 2] = row->is_partial || is_moving(gather, row->ns) ? "true" : "false";
         rows.row_count++;
     }

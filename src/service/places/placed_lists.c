@@ -310,12 +310,7 @@ static bool is_after(const struct gather *gather, size_t column)
 /* Where the page goes on: its rows say so, and after the last of a database the next one does. */
 static const char *place_after(struct gather *gather, size_t at, const char *after)
 {
-    const char *name = name_of(gather, at);
-    size_t size = strlen(name) + strlen(after) + 2;
-    char *text = lh_arena_alloc(&gather->memory, size);
-
-    snprintf(text, size, "%s:%s", name, after);
-    return text;
+    return lh_arena_format(&gather->memory, "%s:%s", name_of(gather, at), after);
 }
 
 static void take_view(struct gather *gather, const struct lh_rows *rows)

@@ -119,14 +119,10 @@ Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *con
 
 char *lh_message_cut(const char *message, struct lh_arena *arena)
 {
-    size_t kept = message == NULL ? 0 : lh_utf8_cut(message, strlen(message), LH_ITEM_MESSAGE_MAX_BYTES);
-    char *copy = message == NULL ? NULL : lh_arena_alloc(arena, kept + 1);
-
-    if (copy == NULL)
+    if (message == NULL)
         return NULL;
-    memcpy(copy, message, kept);
-    copy[kept] = '\0';
-    return copy;
+    return lh_arena_format(arena, "%.*s", (int)lh_utf8_cut(message, strlen(message), LH_ITEM_MESSAGE_MAX_BYTES),
+                           message);
 }
 
 size_t lh_message_pack(const ProtobufCMessage *message, struct lh_arena *arena, const void **data)

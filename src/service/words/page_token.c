@@ -52,9 +52,7 @@ char *lh_page_token_make(enum lh_page_kind kind, uint64_t filter, const char *ns
     sum = checksum(bytes[1], filter, bytes + 10, 1 + ns_size + key_size);
     memcpy(bytes + 2, &sum, sizeof(sum));
     lh_base64_encode(&text, bytes, HEADER_BYTES + ns_size + key_size);
-    token = lh_arena_alloc(arena, text.size + 1);
-    memcpy(token, text.data, text.size);
-    token[text.size] = '\0';
+    token = lh_arena_format(arena, "%.*s", (int)text.size, (const char *)text.data);
     lh_buffer_finish(&text);
     return token;
 }
