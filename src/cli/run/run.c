@@ -311,19 +311,16 @@ static void plan(struct lh_run *run)
         lh_run_cgroup_make(&run->plan.cgroup);
 }
 
-/* A tick is a scope: NAMESPACE is the name of the schedule, KEY the tick of this round. A new array. */
-static const char **words_of_schedule(struct lh_args *args, struct lh_run_values *values)
+/* A tick is a scope: NAMESPACE is the name of the schedule, KEY the tick of this round. */
+static void words_of_schedule(struct lh_args *args, struct lh_run_values *values)
 {
-    const char **words = lh_alloc_zero(args->word_count + 2, sizeof(*words));
-
+    args->words = lh_realloc(args->words, args->word_count + 2, sizeof(*args->words));
+    memmove(args->words + 2, args->words, args->word_count * sizeof(*args->words));
     strcpy(values->tick, "tick"); /* until one is claimed */
-    words[0] = lh_args_value(args, "schedule");
-    words[1] = values->tick;
-    memcpy(words + 2, args->words, args->word_count * sizeof(*words));
-    args->words = words;
+    args->words[0] = lh_args_value(args, "schedule");
+    args->words[1] = values->tick;
     args->word_count += 2;
     args->plain_count += 2;
-    return words;
 }
 
 static enum lh_exit run_with(struct lh_cli *cli, struct lh_run_values *values)
@@ -356,18 +353,13 @@ static enum lh_exit run_with(struct lh_cli *cli, struct lh_run_values *values)
 
 static enum lh_exit run(struct lh_cli *cli)
 {
-    struct lh_cli own = *cli;
     struct lh_run_values *values = lh_run_values_create();
-    const char **words = NULL;
-    enum lh_exit status;
 
     if (values == NULL)
         return lh_error_print("cannot share memory with a process: %s", strerror(errno));
     if (lh_args_has(&cli->args, "schedule"))
-        words = words_of_schedule(&own.args, values);
-    status = run_with(&own, values);
-    free(words);
-    return status;
+        words_of_schedule(&cli->args, values);
+    return run_with(cli, values);
 }
 
 const struct lh_command lh_command_run = {
