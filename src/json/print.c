@@ -83,17 +83,10 @@ static json_t *mask_to_json(const Google__Protobuf__FieldMask *mask)
     return json;
 }
 
-static bool is_wrapper(const char *name)
+static bool is_wrapper(const ProtobufCMessageDescriptor *descriptor)
 {
-    static const char *const wrappers[] = {"BoolValue",  "BytesValue",  "DoubleValue", "FloatValue", "Int32Value",
-                                           "Int64Value", "StringValue", "UInt32Value", "UInt64Value"};
-    static const char prefix[] = "google.protobuf.";
-    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0)
-        return false;
-    for (size_t i = 0; i < sizeof(wrappers) / sizeof(wrappers[0]); i++)
-        if (strcmp(name + sizeof(prefix) - 1, wrappers[i]) == 0)
-            return true;
-    return false;
+    return strcmp(descriptor->package_name, "google.protobuf") == 0 && descriptor->n_fields == 1 &&
+           strcmp(descriptor->fields[0].name, "value") == 0;
 }
 
 /* --- values --- */
@@ -127,20 +120,6 @@ static json_t *string_to_json(const char *text)
     return json;
 }
 
-static json_t *int64_to_json(int64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof(text), "%" PRId64, value);
-    return json_string(text);
-}
-
-static json_t *uint64_to_json(uint64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof(text), "%" PRIu64, value);
-    return json_string(text);
-}
-
 static json_t *real_to_json(double value)
 {
     if (isnan(value))
@@ -169,10 +148,10 @@ static json_t *value_to_json(const ProtobufCFieldDescriptor *field, const void *
     case PROTOBUF_C_TYPE_INT64:
     case PROTOBUF_C_TYPE_SINT64:
     case PROTOBUF_C_TYPE_SFIXED64:
-        return int64_to_json(*(const int64_t *)at);
+        return json_sprintf("%" PRId64, *(const int64_t *)at);
     case PROTOBUF_C_TYPE_UINT64:
     case PROTOBUF_C_TYPE_FIXED64:
-        return uint64_to_json(*(const uint64_t *)at);
+        return json_sprintf("%" PRIu64, *(const uint64_t *)at);
     case PROTOBUF_C_TYPE_FLOAT:
         return real_to_json((double)*(const float *)at);
     case PROTOBUF_C_TYPE_DOUBLE:
@@ -341,7 +320,7 @@ static json_t *message_to_json(const ProtobufCMessage *message, enum lh_json_fie
     }
     if (descriptor == &google__protobuf__field_mask__descriptor)
         return mask_to_json((const void *)message);
-    if (is_wrapper(descriptor->name))
+    if (is_wrapper(descriptor))
         return value_to_json(&descriptor->fields[0], member(message, descriptor->fields[0].offset), fields);
 
     json = json_object();
