@@ -72,6 +72,14 @@ void lh_pg_add_int8(struct lh_pg_params *params, int64_t value)
     put(params, &bits, sizeof(bits));
 }
 
+void lh_pg_add_int8_unless(struct lh_pg_params *params, int64_t value, int64_t null)
+{
+    if (value == null)
+        lh_pg_add_null(params);
+    else
+        lh_pg_add_int8(params, value);
+}
+
 void lh_pg_add_text(struct lh_pg_params *params, const char *value)
 {
     if (value == NULL)

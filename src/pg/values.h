@@ -71,7 +71,8 @@ void lh_pg_add_null(struct lh_pg_params *params);
 void lh_pg_add_bool(struct lh_pg_params *params, bool value);
 void lh_pg_add_int4(struct lh_pg_params *params, int32_t value);
 void lh_pg_add_int8(struct lh_pg_params *params, int64_t value);
-void lh_pg_add_text(struct lh_pg_params *params, const char *value); /* null for NULL */
+void lh_pg_add_int8_unless(struct lh_pg_params *params, int64_t value, int64_t null); /* null for that value */
+void lh_pg_add_text(struct lh_pg_params *params, const char *value);                  /* null for NULL */
 void lh_pg_add_uuid(struct lh_pg_params *params, const struct lh_uuid *value);
 void lh_pg_add_timestamptz(struct lh_pg_params *params, int64_t unix_us);
 

@@ -94,10 +94,7 @@ enum lh_status lh_pg_store_audit(struct lh_store *base, const struct lh_audit *r
     lh_pg_add_text(params, row->action);
     lh_pg_add_text(params, row->ns);
     lh_pg_add_text(params, row->key);
-    if (row->token == 0)
-        lh_pg_add_null(params);
-    else
-        lh_pg_add_int8(params, row->token);
+    lh_pg_add_int8_unless(params, row->token, 0);
     lh_pg_add_text(params, row->reason);
     lh_pg_add_text(params, row->outcome);
     lh_pg_add_int8(params, row->count);

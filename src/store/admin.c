@@ -142,15 +142,9 @@ enum lh_status lh_pg_store_list(struct lh_store *base, const struct lh_list_requ
     lh_pg_add_text(&store->params, is_any_owner ? NULL : request->owner);
     lh_pg_add_text(&store->params, request->search);
     lh_pg_add_int4(&store->params, LOOK_AT);
-    if (request->after_token == 0)
-        lh_pg_add_text(&store->params, NULL);
-    else
-        lh_pg_add_int8(&store->params, request->after_token);
+    lh_pg_add_int8_unless(&store->params, request->after_token, 0);
     lh_pg_add_text(&store->params, request->state);
-    if (request->longer_than_us == 0)
-        lh_pg_add_text(&store->params, NULL);
-    else
-        lh_pg_add_int8(&store->params, request->longer_than_us);
+    lh_pg_add_int8_unless(&store->params, request->longer_than_us, 0);
     call->is_clients = true;
     return lh_control_call_send(call, &statement);
 }

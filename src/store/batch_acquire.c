@@ -13,22 +13,14 @@ static void add_labels(struct lh_pg_params *params, const void *item)
     lh_pg_add_text(params, labels == NULL ? "{}" : labels);
 }
 
-static void add_unless(struct lh_pg_params *params, int64_t value, int64_t null)
-{
-    if (value == null)
-        lh_pg_add_null(params);
-    else
-        lh_pg_add_int8(params, value);
-}
-
 static void add_wait(struct lh_pg_params *params, const void *item)
 {
-    add_unless(params, ((const struct lh_acquire_item *)item)->wait_us, LH_NEVER);
+    lh_pg_add_int8_unless(params, ((const struct lh_acquire_item *)item)->wait_us, LH_NEVER);
 }
 
 static void add_at_least(struct lh_pg_params *params, const void *item)
 {
-    add_unless(params, ((const struct lh_acquire_item *)item)->at_least_us, LH_AT_LEAST_POLICY);
+    lh_pg_add_int8_unless(params, ((const struct lh_acquire_item *)item)->at_least_us, LH_AT_LEAST_POLICY);
 }
 
 static void add_units(struct lh_pg_params *params, const void *item)

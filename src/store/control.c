@@ -318,10 +318,7 @@ enum lh_status lh_pg_store_pass_on(struct lh_store *base, const struct lh_wake *
     lh_pg_add_uuid(&store->params, &base->coordinator);
     lh_pg_add_text(&store->params, wake->ns);
     lh_pg_add_text(&store->params, wake->key);
-    if (wake->first_ticket > 0)
-        lh_pg_add_int8(&store->params, wake->first_ticket);
-    else
-        lh_pg_add_null(&store->params);
+    lh_pg_add_int8_unless(&store->params, wake->first_ticket, 0);
     return lh_control_call_send(call, &statement);
 }
 

@@ -159,10 +159,8 @@ enum lh_status lh_pg_store_administer(struct lh_store *base, const struct lh_adm
         LH_PG_ARRAY(params, LH_PG_TEXT, request->change->count, lh_pg_add_text(params, request->change->values[i]));
     } else if (request->verb == LH_ADMIN_GRANT || request->verb == LH_ADMIN_REVOKE) {
         add_rights(params, request->rights);
-    } else if (request->verb == LH_ADMIN_CREATE_TOKEN && request->expires_us > 0) {
-        lh_pg_add_int8(params, request->expires_us);
     } else if (request->verb == LH_ADMIN_CREATE_TOKEN) {
-        lh_pg_add_null(params);
+        lh_pg_add_int8_unless(params, request->expires_us, 0);
     }
     return lh_control_call_send(call, &admin_statements[request->verb]);
 }
