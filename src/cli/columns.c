@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "cli/lease_text.h"
 #include "cli/print.h"
 #include "json/print.h"
 #include "json/row_message.h"
@@ -138,10 +139,8 @@ const char *lh_column_text(const void *message, const struct lh_column *column, 
 
     if (cell.is_null || (column->kind == LH_COLUMN_UNITS && cell.number == 0))
         return column->kind == LH_COLUMN_TIME_OR_NEVER ? "never" : NULL;
-    if (column->kind == LH_COLUMN_NAMESPACE && cell.text[0] == '\0')
-        return "(root)";
-    if (column->kind == LH_COLUMN_NAMESPACE && strchr(cell.text, '/') != NULL)
-        return lh_arena_format(arena, "\"%s\"", cell.text);
+    if (column->kind == LH_COLUMN_NAMESPACE)
+        return lh_namespace_text_of(cell.text, arena);
     if (cell.text != NULL)
         return cell.text;
     switch (column->kind) {

@@ -19,12 +19,9 @@
 
 static void print_va(const char *format, va_list arguments)
 {
-    char *text, *clean, *line;
+    char *clean = lh_clean_format(format, arguments);
+    char *line = lh_format("leasehold: %s\n", clean);
 
-    if (vasprintf(&text, format, arguments) < 0)
-        abort();
-    clean = lh_clean(text);
-    line = lh_format("leasehold: %s\n", clean);
     for (size_t at = 0, size = strlen(line), part; at < size; at += part) {
         part = size - at < LH_STANDARD_LINE_BYTES ? size - at : LH_STANDARD_LINE_BYTES;
         if (!lh_standard_error(line + at, part, PATIENCE_MS))
@@ -32,7 +29,6 @@ static void print_va(const char *format, va_list arguments)
     }
     free(line);
     free(clean);
-    free(text);
 }
 
 enum lh_exit lh_error_print(const char *format, ...)

@@ -2,43 +2,38 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "json/row_message.h"
 
 #define NAMESPACE_COLUMN 0
 #define KEY_COLUMN 1
 #define STATE_COLUMN 2
 #define OWNER_COLUMN 6
 
-char *lh_namespace_text(char *const *segments, size_t count)
+const char *lh_namespace_text_of(const char *ns, struct lh_arena *arena)
 {
-    char *text = lh_strdup(count == 0 ? "(root)" : segments[0]);
-
-    for (size_t i = 1; i <= count; i++) {
-        char *longer = i < count ? lh_format("%s.%s", text, segments[i])
-                                 : lh_format(strchr(text, '/') != NULL ? "\"%s\"" : "%s", text);
-        free(text);
-        text = longer;
-    }
-    return text;
+    if (ns[0] == '\0')
+        return "(root)";
+    return strchr(ns, '/') != NULL ? lh_arena_format(arena, "\"%s\"", ns) : ns;
 }
 
-char *lh_scope_text_of(const char *ns, const char *key)
+const char *lh_namespace_text(char *const *segments, size_t count, struct lh_arena *arena)
 {
-    return lh_format(strchr(ns, '/') != NULL ? "\"%s\"/%s" : "%s/%s", ns, key);
+    return lh_namespace_text_of(lh_message_dotted(segments, count, arena), arena);
 }
 
-char *lh_scope_text(const Leasehold__V1__Scope *scope)
+const char *lh_scope_text_of(const char *ns, const char *key, struct lh_arena *arena)
 {
-    char *ns = lh_namespace_text(scope->namespace_, scope->n_namespace_);
-    char *text = lh_format("%s/%s", ns, scope->key);
+    return lh_arena_format(arena, "%s/%s", lh_namespace_text_of(ns, arena), key);
+}
 
-    free(ns);
-    return text;
+const char *lh_scope_text(const Leasehold__V1__Scope *scope, struct lh_arena *arena)
+{
+    return lh_scope_text_of(lh_message_dotted(scope->namespace_, scope->n_namespace_, arena), scope->key, arena);
 }
 
 static const char *liveness_text(Leasehold__V1__Liveness liveness)
@@ -103,17 +98,13 @@ static const char *mode_text(Leasehold__V1__Mode mode)
     }
 }
 
-char *lh_slots_text(const int32_t *slots, size_t count)
+const char *lh_slots_text(const int32_t *slots, size_t count, struct lh_arena *arena)
 {
-    struct lh_buffer text = {0};
+    const char *text = "";
 
-    for (size_t i = 0; i < count; i++) {
-        char slot[16];
-        snprintf(slot, sizeof(slot), "%s%" PRId32, i > 0 ? "," : "", slots[i]);
-        lh_buffer_append(&text, slot, strlen(slot));
-    }
-    lh_buffer_append(&text, "", 1);
-    return (char *)text.data;
+    for (size_t i = 0; i < count; i++)
+        text = lh_arena_format(arena, "%s%s%" PRId32, text, i > 0 ? "," : "", slots[i]);
+    return text;
 }
 
 static void add_mode(struct lh_grid *card, const Leasehold__V1__Lease *lease)
@@ -126,11 +117,8 @@ static void add_mode(struct lh_grid *card, const Leasehold__V1__Lease *lease)
         lh_grid_row(card, "mode", "%s, %" PRId32 " unit%s", mode, lease->units, lease->units == 1 ? "" : "s");
     else
         lh_grid_row(card, "mode", "%s", mode);
-    if (lease->n_slots > 0) {
-        char *slots = lh_slots_text(lease->slots, lease->n_slots);
-        lh_grid_row(card, "slots", "%s", slots);
-        free(slots);
-    }
+    if (lease->n_slots > 0)
+        lh_grid_row(card, "slots", "%s", lh_slots_text(lease->slots, lease->n_slots, &card->arena));
 }
 
 /* The database's time when it answered, or `otherwise`. */
@@ -202,11 +190,8 @@ void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 {
     bool is_new = lease->lease_key[0] != '\0' && lease->heartbeats == 0; /* just granted */
 
-    if (lease->scope != NULL) {
-        char *scope = lh_scope_text(lease->scope);
-        lh_grid_row(card, "lease", "%s", scope);
-        free(scope);
-    }
+    if (lease->scope != NULL)
+        lh_grid_row(card, "lease", "%s", lh_scope_text(lease->scope, &card->arena));
     if (lease->lease_key[0] != '\0')
         lh_grid_row(card, "lease key", "%s", lease->lease_key);
     lh_grid_row(card, "token", "%" PRId64, lease->token);
@@ -245,9 +230,8 @@ void lh_add_lease_table_header(struct lh_grid *table)
 
 void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *lease)
 {
-    char *ns = lh_namespace_text(lease->scope != NULL ? lease->scope->namespace_ : NULL,
-                                 lease->scope != NULL ? lease->scope->n_namespace_ : 0);
-    char *slots = lh_slots_text(lease->slots, lease->n_slots);
+    const char *ns = lh_namespace_text(lease->scope != NULL ? lease->scope->namespace_ : NULL,
+                                       lease->scope != NULL ? lease->scope->n_namespace_ : 0, &table->arena);
     char held[LH_DURATION_TEXT_BYTES] = "", remaining[LH_DURATION_TEXT_BYTES] = "";
 
     if (lease->acquired_at != NULL)
@@ -259,11 +243,9 @@ void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *l
     lh_grid_add(table, "%" PRId64, lease->token);
     lh_grid_texts(table, lease->owner, lease->principal, NULL);
     lh_grid_add(table, "%" PRId64, lease->heartbeats);
-    lh_grid_add(table, "%s", mode_text(lease->mode));
+    lh_grid_texts(table, mode_text(lease->mode), NULL);
     lh_grid_add(table, lease->units > 0 ? "%" PRId32 : "", lease->units);
-    lh_grid_add(table, "%s", slots);
-    free(slots);
-    free(ns);
+    lh_grid_texts(table, lh_slots_text(lease->slots, lease->n_slots, &table->arena), NULL);
 }
 
 void lh_add_rest(struct lh_grid *card, const Leasehold__V1__Contention *contention)

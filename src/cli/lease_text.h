@@ -11,13 +11,14 @@
 #include "leasehold.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
-/* Returns "payments.invoices"; "(root)" without segments; in quotes if it has a '/', which stands before the key. A
-   new string. */
-char *lh_namespace_text(char *const *segments, size_t count);
+/* Return "payments.invoices"; "(root)" without segments; in quotes if it has a '/', which stands before the key. All
+   texts are in the arena, or borrowed. */
+const char *lh_namespace_text_of(const char *ns, struct lh_arena *arena);
+const char *lh_namespace_text(char *const *segments, size_t count, struct lh_arena *arena);
 
-/* Return "payments.invoices/invoice-42". New strings. */
-char *lh_scope_text(const Leasehold__V1__Scope *scope);
-char *lh_scope_text_of(const char *ns, const char *key);
+/* Return "payments.invoices/invoice-42". */
+const char *lh_scope_text(const Leasehold__V1__Scope *scope, struct lh_arena *arena);
+const char *lh_scope_text_of(const char *ns, const char *key, struct lh_arena *arena);
 
 /* Returns ", alive", ", suspected dead" ..., to stand behind the holder; "": not known. */
 const char *lh_holder_liveness_words(enum lh_holder_liveness liveness);
@@ -25,8 +26,8 @@ const char *lh_holder_liveness_words(enum lh_holder_liveness liveness);
 /* Returns "released", "failed" ... */
 const char *lh_end_reason_text(Leasehold__V1__EndReason reason);
 
-/* Returns "1,2,5"; "" without slots. A new string. */
-char *lh_slots_text(const int32_t *slots, size_t count);
+/* Returns "1,2,5"; "" without slots. */
+const char *lh_slots_text(const int32_t *slots, size_t count, struct lh_arena *arena);
 
 /* Adds rows "name  value" to a grid of two columns. */
 void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease);

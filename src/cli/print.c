@@ -70,20 +70,34 @@ static size_t text_width(const char *text)
     return width;
 }
 
-static void add_cell(struct lh_grid *grid, const char *text)
+char *lh_clean_format(const char *format, va_list arguments)
 {
-    grid->cells = lh_realloc(grid->cells, grid->cell_count + 1, sizeof(*grid->cells));
-    grid->cells[grid->cell_count++] = lh_clean(text);
-}
-
-static void add_formatted(struct lh_grid *grid, const char *format, va_list arguments)
-{
-    char *text;
+    char *text, *clean;
 
     if (vasprintf(&text, format, arguments) < 0)
         abort();
-    add_cell(grid, text);
+    clean = lh_clean(text);
     free(text);
+    return clean;
+}
+
+void lh_print_line(const char *format, ...)
+{
+    va_list arguments;
+    char *line;
+
+    va_start(arguments, format);
+    line = lh_clean_format(format, arguments);
+    va_end(arguments);
+    puts(line);
+    free(line);
+}
+
+/* Takes the text over. */
+static void add_cell(struct lh_grid *grid, char *clean)
+{
+    grid->cells = lh_realloc(grid->cells, grid->cell_count + 1, sizeof(*grid->cells));
+    grid->cells[grid->cell_count++] = clean;
 }
 
 void lh_grid_add(struct lh_grid *grid, const char *format, ...)
@@ -91,7 +105,7 @@ void lh_grid_add(struct lh_grid *grid, const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    add_formatted(grid, format, arguments);
+    add_cell(grid, lh_clean_format(format, arguments));
     va_end(arguments);
 }
 
@@ -99,9 +113,9 @@ void lh_grid_row(struct lh_grid *grid, const char *name, const char *format, ...
 {
     va_list arguments;
 
-    add_cell(grid, name);
+    add_cell(grid, lh_clean(name));
     va_start(arguments, format);
-    add_formatted(grid, format, arguments);
+    add_cell(grid, lh_clean_format(format, arguments));
     va_end(arguments);
 }
 
@@ -112,7 +126,7 @@ void lh_grid_texts(struct lh_grid *grid, ...)
 
     va_start(arguments, grid);
     while ((text = va_arg(arguments, const char *)) != NULL)
-        add_cell(grid, text);
+        add_cell(grid, lh_clean(text));
     va_end(arguments);
 }
 
@@ -127,6 +141,7 @@ void lh_grid_finish(struct lh_grid *grid)
     for (size_t i = 0; i < grid->cell_count; i++)
         free(grid->cells[i]);
     free(grid->cells);
+    lh_arena_finish(&grid->arena);
     grid->cells = NULL;
     grid->cell_count = 0;
 }

@@ -9,14 +9,21 @@
 #ifndef LH_CLI_PRINT_H
 #define LH_CLI_PRINT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/memory.h"
+
 /* Returns a new string in which control characters, and bytes that are no UTF-8, have become \xNN: safe for a
    terminal. */
 char *lh_clean(const char *text);
+char *lh_clean_format(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
+
+/* Prints such a text and a newline on stdout. */
+void lh_print_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Returns one word of a POSIX shell that means `text`; quoted only if needed. A new string. */
 char *lh_shell_quote(const char *text);
@@ -33,6 +40,7 @@ struct lh_grid {
                           const char *cell); /* SGR parameters such as "31"; NULL: none, and may be NULL */
     char **cells;
     size_t cell_count;
+    struct lh_arena arena; /* has texts that its cells are made of */
 };
 
 void lh_grid_add(struct lh_grid *grid, const char *format, ...) __attribute__((format(printf, 2, 3)));

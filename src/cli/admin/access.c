@@ -4,7 +4,6 @@
  */
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/arguments.h"
@@ -86,12 +85,10 @@ _Static_assert(sizeof(Leasehold__V1__GrantAccessRequest) == sizeof(Leasehold__V1
 static void print_rule(const Leasehold__V1__GrantAccessRequest *request, const Leasehold__V1__AccessRule *rule,
                        struct lh_arena *arena)
 {
-    char *principal = lh_clean(request->principal);
-    char *ns = lh_namespace_text(request->namespace_->segments, request->namespace_->n_segments);
+    const char *ns = lh_namespace_text(request->namespace_->segments, request->namespace_->n_segments, arena);
 
-    printf("%s in %s and below: %s\n", principal, ns, rule != NULL ? rights_text(rule, arena) : "no rule");
-    free(principal);
-    free(ns);
+    lh_print_line("%s in %s and below: %s", request->principal, ns,
+                  rule != NULL ? rights_text(rule, arena) : "no rule");
 }
 
 static enum lh_exit change(struct lh_cli *cli, const ProtobufCMessageDescriptor *type, const char *sql)

@@ -1,6 +1,5 @@
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -11,22 +10,19 @@
 #include "cli/server.h"
 #include "pg/values.h"
 
-static void print_line(const struct lh_cli *cli, const Leasehold__V1__Lease *lease)
+static void print_line(struct lh_cli *cli, const Leasehold__V1__Lease *lease)
 {
-    char *scope = lh_scope_text_of(cli->args.words[0], cli->args.words[1]);
-    char *line = lease == NULL ? lh_format("ended the rest of %s; nobody held it", scope)
-                               : lh_format("ended the lease %s of %s, token %" PRId64, scope,
-                                           lease->owner[0] != '\0' ? lease->owner : "an unknown owner", lease->token);
-    char *clean = lh_clean(line);
+    const char *scope = lh_scope_text_of(cli->args.words[0], cli->args.words[1], &cli->arena);
 
-    puts(clean);
-    free(clean);
-    free(line);
-    free(scope);
+    if (lease == NULL)
+        lh_print_line("ended the rest of %s; nobody held it", scope);
+    else
+        lh_print_line("ended the lease %s of %s, token %" PRId64, scope,
+                      lease->owner[0] != '\0' ? lease->owner : "an unknown owner", lease->token);
 }
 
 /* No lease: the scope was not held, and its rest was ended. */
-static void print_ended(const struct lh_cli *cli, const Leasehold__V1__ForceReleaseResponse *response)
+static void print_ended(struct lh_cli *cli, const Leasehold__V1__ForceReleaseResponse *response)
 {
     if (lh_print_json(cli, response))
         return;

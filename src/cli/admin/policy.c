@@ -119,8 +119,9 @@ static void print_policies(struct lh_cli *cli, const void *answer)
     lh_grid_texts(&table, "NAMESPACE", "SETTING", "VALUE", NULL);
     for (size_t i = 0; i < response->n_policies; i++) {
         const Leasehold__V1__Policy *policy = response->policies[i];
-        char *ns = lh_namespace_text(policy->namespace_ != NULL ? policy->namespace_->segments : NULL,
-                                     policy->namespace_ != NULL ? policy->namespace_->n_segments : 0);
+        const char *ns =
+            lh_namespace_text(policy->namespace_ != NULL ? policy->namespace_->segments : NULL,
+                              policy->namespace_ != NULL ? policy->namespace_->n_segments : 0, &cli->arena);
         for (size_t j = 0; j < count; j++) {
             char *value = lh_policy_text(policy, fields[j]);
             if (value != NULL) {
@@ -128,7 +129,6 @@ static void print_policies(struct lh_cli *cli, const void *answer)
             }
             free(value);
         }
-        free(ns);
     }
     lh_grid_print(&table, stdout);
 }

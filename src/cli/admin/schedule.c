@@ -83,7 +83,7 @@ static void print_settings(const Leasehold__V1__Schedule *schedule, struct lh_ar
 {
     const char *catch_up = lh_message_word(&leasehold__v1__catch_up__descriptor, (int)schedule->catch_up, arena);
     struct lh_grid card = {.columns = 2};
-    char *name = lh_namespace_text(schedule->namespace_->segments, schedule->namespace_->n_segments);
+    const char *name = lh_namespace_text(schedule->namespace_->segments, schedule->namespace_->n_segments, arena);
 
     lh_grid_row(&card, "schedule", "%s%s", name, schedule->paused ? " (paused)" : "");
     lh_grid_row(&card, "expression", "%s", schedule->expression);
@@ -103,7 +103,6 @@ static void print_settings(const Leasehold__V1__Schedule *schedule, struct lh_ar
     if (schedule->trouble[0] != '\0')
         lh_grid_row(&card, "trouble", "%s", schedule->trouble);
     lh_grid_print(&card, stdout);
-    free(name);
 }
 
 static const char *colour_of(size_t column, const char *cell)

@@ -64,7 +64,7 @@ static void ask(struct acquire *acquire, struct lh_reply *reply)
 static void print_env(const struct acquire *acquire, const Leasehold__V1__Lease *lease)
 {
     char token[24], slot[12];
-    char *slots = lh_slots_text(lease->slots, lease->n_slots);
+    const char *slots = lh_slots_text(lease->slots, lease->n_slots, &acquire->cli->arena);
     const char *const lines[][2] = {
         {"NAMESPACE", acquire->cli->args.words[0]},
         {"KEY", acquire->cli->args.words[1]},
@@ -85,7 +85,6 @@ static void print_env(const struct acquire *acquire, const Leasehold__V1__Lease 
     }
     /* Of leases that the shell had before. */
     printf("unset LEASEHOLD_TOKENS%s\n", lease->n_slots > 0 ? "" : " LEASEHOLD_SLOT LEASEHOLD_SLOTS");
-    free(slots);
 }
 
 static void print_text(const Leasehold__V1__Lease *lease, int64_t waited_us)

@@ -1,13 +1,11 @@
 /* ask-hand-over and refuse-hand-over: a waiter or an administrator asks for a lease, and its holder refuses. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/database.h"
 #include "cli/error.h"
-#include "cli/lease_text.h"
 #include "cli/print.h"
 
 /* --- ask-hand-over --- */
@@ -17,21 +15,16 @@ static void print_holder(const Leasehold__V1__Lease *lease)
     const char *owner = lease->owner[0] != '\0' ? lease->owner : "an unknown owner";
     const Leasehold__V1__HandOver *asked = lease->asked;
     char left[LH_DURATION_TEXT_BYTES];
-    char *line, *clean;
 
     if (asked == NULL)
         return;
     lh_duration_format(lh_duration_us(asked->answer_in), left);
     if (asked->refusal[0] != '\0')
-        line = lh_format("%s, token %" PRId64 ", refused: %s", owner, lease->token, asked->refusal);
+        lh_print_line("%s, token %" PRId64 ", refused: %s", owner, lease->token, asked->refusal);
     else if (lh_duration_us(asked->answer_in) > 0)
-        line = lh_format("asked %s, token %" PRId64 ", to answer within %s", owner, lease->token, left);
+        lh_print_line("asked %s, token %" PRId64 ", to answer within %s", owner, lease->token, left);
     else
-        line = lh_format("asked %s, token %" PRId64 ", who has not answered in time", owner, lease->token);
-    clean = lh_clean(line);
-    puts(clean);
-    free(clean);
-    free(line);
+        lh_print_line("asked %s, token %" PRId64 ", who has not answered in time", owner, lease->token);
 }
 
 static void print_asked(struct lh_cli *cli, const void *answer)

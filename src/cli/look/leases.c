@@ -1,7 +1,6 @@
 /* list and show: leases, many in a table or one with all that is known of it. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -152,12 +151,11 @@ static void print_text_show(const struct lh_cli *cli, const Leasehold__V1__GetLe
 {
     struct lh_grid card = {.columns = 2};
     bool is_at_rest = response->contention != NULL && response->contention->rests != NULL;
-    char *scope = lh_scope_text_of(cli->args.words[0], cli->args.words[1]);
 
     if (response->lease != NULL && response->holder_count <= 1) {
         lh_add_lease_rows(&card, response->lease);
     } else {
-        lh_grid_row(&card, "lease", "%s", scope);
+        lh_grid_row(&card, "lease", "%s", lh_scope_text_of(cli->args.words[0], cli->args.words[1], &card.arena));
         if (response->lease != NULL)
             lh_grid_row(&card, "state", "shared by %" PRId32 " holders%s", response->holder_count,
                         (size_t)response->holder_count > response->n_holders ? "; the oldest are listed" : "");
@@ -173,7 +171,6 @@ static void print_text_show(const struct lh_cli *cli, const Leasehold__V1__GetLe
     lh_grid_print(&card, stdout);
     if (response->holder_count > 1)
         print_holders(response);
-    free(scope);
 }
 
 static enum lh_exit run_show(struct lh_cli *cli)

@@ -7,7 +7,6 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "cli/arguments.h"
@@ -59,44 +58,33 @@ static const char *words_of(const Leasehold__V1__LeaseEvent *event)
     return event->error[0] != '\0' ? event->error : event->result;
 }
 
-/* "  shared 2  slots 1,2"; "" for an exclusive lease. A new string. */
-static char *shared_text(const Leasehold__V1__Lease *lease)
+/* "  shared 2  slots 1,2"; "" for an exclusive lease. */
+static const char *shared_text(const Leasehold__V1__Lease *lease, struct lh_arena *arena)
 {
-    char *slots, *text;
+    const char *slots = lh_slots_text(lease->slots, lease->n_slots, arena);
 
     if (lease->mode != LEASEHOLD__V1__MODE__MODE_SHARED)
-        return lh_strdup("");
-    slots = lh_slots_text(lease->slots, lease->n_slots);
-    text = lh_format("  shared %" PRId32 "%s%s", lease->units, slots[0] != '\0' ? "  slots " : "", slots);
-    free(slots);
-    return text;
+        return "";
+    return lh_arena_format(arena, "  shared %" PRId32 "%s%s", lease->units, slots[0] != '\0' ? "  slots " : "", slots);
 }
 
 static void print_text(const Leasehold__V1__LeaseEvent *event)
 {
     const Leasehold__V1__Lease *lease = event->lease;
     char now[LH_TIME_TEXT_BYTES];
-    char *line, *scope, *shared;
+    struct lh_arena arena = {0};
 
     lh_time_format(lh_clock_wall_us() / LH_US_PER_S, now);
     if (lease == NULL || lease->scope == NULL) {
         printf("%s  %s\n", now, type_text(event));
         return;
     }
-    scope = lh_scope_text(lease->scope);
-    shared = shared_text(lease);
-    printf("%s  %-8s  ", now, type_text(event));
-    if (asprintf(&line, "%s  token %" PRId64 "  owner %s  principal %s%s%s%s", scope, lease->token,
-                 lease->owner[0] != '\0' ? lease->owner : "(unknown)",
-                 lease->principal[0] != '\0' ? lease->principal : "(unknown)", shared,
-                 words_of(event)[0] != '\0' ? ": " : "", words_of(event)) >= 0) {
-        char *clean = lh_clean(line);
-        printf("%s\n", clean);
-        free(clean);
-        free(line);
-    }
-    free(shared);
-    free(scope);
+    lh_print_line("%s  %-8s  %s  token %" PRId64 "  owner %s  principal %s%s%s%s", now, type_text(event),
+                  lh_scope_text(lease->scope, &arena), lease->token,
+                  lease->owner[0] != '\0' ? lease->owner : "(unknown)",
+                  lease->principal[0] != '\0' ? lease->principal : "(unknown)", shared_text(lease, &arena),
+                  words_of(event)[0] != '\0' ? ": " : "", words_of(event));
+    lh_arena_finish(&arena);
 }
 
 static void print_json(const Leasehold__V1__LeaseEvent *event)

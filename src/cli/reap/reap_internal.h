@@ -53,7 +53,7 @@ void lh_reap_pass_add_failed(struct lh_reap_pass *pass, const struct lh_embed_le
                              int32_t reap_failures, int64_t next_try_at_us);
 
 /* Prints failures on stderr, the result on stdout; a repeated pass without news prints nothing. */
-void lh_reap_pass_report(const struct lh_reap_pass *pass, bool is_repeated);
+void lh_reap_pass_report(struct lh_reap_pass *pass, bool is_repeated);
 
 /* Calls Reap until no lease is due. Not DONE: an error was printed. */
 enum lh_exit lh_reap_by_server(struct lh_reap_pass *pass, struct lh_server *server);

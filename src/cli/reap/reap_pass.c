@@ -106,23 +106,22 @@ void lh_reap_pass_add_failed(struct lh_reap_pass *pass, const struct lh_embed_le
 
 /* --- reporting --- */
 
-static void report_failures(const struct lh_reap_pass *pass)
+static void report_failures(struct lh_reap_pass *pass)
 {
     for (size_t i = 0; i < pass->total.n_failures; i++) {
         const Leasehold__V1__ReapFailure *failure = pass->total.failures[i];
         const Leasehold__V1__Scope *scope = failure->lease != NULL ? failure->lease->scope : NULL;
-        char *name = scope != NULL ? lh_scope_text(scope) : lh_strdup("?");
+        const char *name = scope != NULL ? lh_scope_text(scope, &pass->arena) : "?";
         char when[LH_TIME_TEXT_BYTES] = "none, an administrator must act";
 
         if (failure->next_try_at != NULL)
             lh_time_format(failure->next_try_at->seconds, when);
         lh_error_print("could not reap %s (%" PRId32 " times so far): %s; next try: %s", name, failure->reap_failures,
                        failure->error, when);
-        free(name);
     }
 }
 
-void lh_reap_pass_report(const struct lh_reap_pass *pass, bool is_repeated)
+void lh_reap_pass_report(struct lh_reap_pass *pass, bool is_repeated)
 {
     bool has_news = pass->total.reaped > 0 || pass->total.n_failures > 0 || lh_args_has(&pass->cli->args, "verbose");
 

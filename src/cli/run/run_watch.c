@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -165,17 +164,18 @@ static int32_t take_slots(struct lh_run *run)
     struct lh_run_values *values = run->plan.values;
     size_t count;
     const int32_t *slots = lh_lease_slots(run->lease.leases[0], &count);
-    char *text;
+    const char *text;
+    struct lh_arena arena = {0};
 
     values->slots[0] = '\0';
     if (count == 0)
         return 0;
-    text = lh_slots_text(slots, count);
+    text = lh_slots_text(slots, count, &arena);
     if (strlen(text) < sizeof(values->slots))
         strcpy(values->slots, text);
     else
         lh_error_print("%zu slots do not fit in an environment variable: LEASEHOLD_SLOTS is not set", count);
-    free(text);
+    lh_arena_finish(&arena);
     return slots[0];
 }
 
