@@ -284,7 +284,6 @@ begin
   end if;
   if v_may_be_shared then
     perform leasehold_internal.grant_shares(v_work, p_coordinator, p_principals, v_life, v_now);
-    perform leasehold_internal.renew_shares(v_work, p_coordinator, p_principals, v_life, v_now);
   end if;
   if v_grants and v_has_quotas then
     perform leasehold_internal.note_leases(array(select w.namespace from unnest(v_work) w where w.outcome = 'granted'), 1);
@@ -316,6 +315,9 @@ begin
              where u.outcome = 'renewed' and u.hold = 'locked' and (u.scope).lease_key = u.lease_key
              order by u.namespace, u.key, u.n desc) w
      where s.ctid = w.row_id;
+    if v_may_be_shared then
+      perform leasehold_internal.renew_shares(v_work, p_coordinator, p_principals, v_life, v_now);
+    end if;
   end if;
 
   -- Who is told that its lease has expired must never see it revive.
