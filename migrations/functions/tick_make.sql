@@ -203,7 +203,8 @@ as $$
 $$;
 
 -- The clock has stepped back: what it showed before it was right must not keep schedules silent until it shows that again. Instants to come that no
--- worker has claimed are forgotten, and made when they come. Locks the rows of schedules that went ahead, and of their ticks, skipping what others have.
+-- worker has claimed are forgotten, and made when they come. Where ended ticks are kept for less than a day the rows of those that ran may be gone: such
+-- a schedule waits. Locks the rows of schedules that went ahead, and of their ticks, skipping what others have.
 create or replace function leasehold_internal.rewind_schedules(p_now timestamptz) returns void
 language plpgsql
 as $$
@@ -217,6 +218,7 @@ begin
       from (select x.name
               from leasehold.schedule x
              where x.made_until > p_now + interval '1 s' and (x.starts_at is null or x.made_until >= x.starts_at)
+               and leasehold_internal.retention_of('tick', x.name) >= interval '1 day'
                for no key update skip locked) o
      where s.name = o.name
     returning s.name
