@@ -54,7 +54,7 @@ void *lh_realloc(void *memory, size_t count, size_t size)
 
 char *lh_strdup(const char *text)
 {
-    return checked(strdup(text), strlen(text) + 1);
+    return text == NULL ? NULL : checked(strdup(text), strlen(text) + 1);
 }
 
 char *lh_format(const char *format, ...)
@@ -132,8 +132,18 @@ void *lh_arena_alloc(struct lh_arena *arena, size_t size)
 
 char *lh_arena_strdup(struct lh_arena *arena, const char *text)
 {
-    size_t size = strlen(text) + 1;
-    return memcpy(lh_arena_alloc(arena, size), text, size);
+    size_t size = text == NULL ? 0 : strlen(text) + 1;
+
+    return text == NULL ? NULL : memcpy(lh_arena_alloc(arena, size), text, size);
+}
+
+const char **lh_arena_strdup_all(struct lh_arena *arena, const char *const *texts, size_t count)
+{
+    const char **copies = lh_arena_alloc(arena, (count + 1) * sizeof(*copies));
+
+    for (size_t i = 0; i < count; i++)
+        copies[i] = lh_arena_strdup(arena, texts[i]);
+    return copies;
 }
 
 char *lh_arena_format(struct lh_arena *arena, const char *format, ...)

@@ -10,7 +10,7 @@
 void *lh_alloc(size_t size);                               /* not cleared */
 void *lh_alloc_zero(size_t count, size_t size);            /* cleared; checks the product */
 void *lh_realloc(void *memory, size_t count, size_t size); /* checks the product */
-char *lh_strdup(const char *text);
+char *lh_strdup(const char *text);                         /* NULL for NULL */
 char *lh_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A growable run of bytes. Zero-initialised it is empty; finish with lh_buffer_finish. */
@@ -36,8 +36,10 @@ struct lh_arena {
     size_t used; /* bytes used of the newest block */
 };
 
-void *lh_arena_alloc(struct lh_arena *arena, size_t size); /* 16-byte aligned, not cleared */
-char *lh_arena_strdup(struct lh_arena *arena, const char *text);
+void *lh_arena_alloc(struct lh_arena *arena, size_t size);       /* 16-byte aligned, not cleared */
+char *lh_arena_strdup(struct lh_arena *arena, const char *text); /* NULL for NULL */
+/* Returns a new array of copies, with room for one more. */
+const char **lh_arena_strdup_all(struct lh_arena *arena, const char *const *texts, size_t count);
 char *lh_arena_format(struct lh_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void lh_arena_reset(struct lh_arena *arena);
 void lh_arena_finish(struct lh_arena *arena);

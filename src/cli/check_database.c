@@ -70,7 +70,7 @@ static char *ask(PGconn *session, const char *sql)
     struct lh_error error = {0};
     PGresult *result = lh_query(session, sql, NULL, 0, &error);
     const char *value = result != NULL && PQntuples(result) > 0 ? lh_query_text(result, 0, "v") : NULL;
-    char *copy = value != NULL ? lh_strdup(value) : NULL;
+    char *copy = lh_strdup(value);
 
     PQclear(result);
     return copy;

@@ -318,10 +318,8 @@ char *lh_setting_format(const struct lh_settings *settings, const struct lh_sett
     const void *from = lh_setting_place(settings, setting);
 
     switch (setting->type) {
-    case LH_TYPE_STRING: {
-        const char *text = *(char *const *)from;
-        return text == NULL ? NULL : lh_strdup(text);
-    }
+    case LH_TYPE_STRING:
+        return lh_strdup(*(char *const *)from);
     case LH_TYPE_ADDRESS: {
         const char *text = *(char *const *)from;
         return lh_strdup(text == NULL ? "none" : text);

@@ -315,7 +315,7 @@ static void begin(struct lh_console *console, struct lh_http_request *request, c
     stream->request = request;
     stream->channel = channel;
     stream->session = caller->session != NULL ? caller->session->number : 0;
-    stream->authorization = caller->authorization != NULL ? lh_strdup(caller->authorization) : NULL;
+    stream->authorization = lh_strdup(caller->authorization);
     lh_table_init(&stream->changes, is_change_of);
     lh_list_init(&stream->in_order);
     lh_deferred_init(&stream->end, on_end, stream);

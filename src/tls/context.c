@@ -128,7 +128,7 @@ static struct lh_tls_context *create(bool is_server, const char *protocol, enum 
 
     context->references = 1;
     context->is_server = is_server;
-    context->protocol = protocol != NULL ? lh_strdup(protocol) : NULL;
+    context->protocol = lh_strdup(protocol);
     context->ssl = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
     context->socket = lh_tls_socket_create();
     if (context->ssl == NULL || context->socket == NULL ||

@@ -116,7 +116,7 @@ char *lh_policy_text(const Leasehold__V1__Policy *policy, const ProtobufCFieldDe
         snprintf(duration, sizeof(duration), "%" PRId64, lh_policy_number(policy, field));
         value = duration;
     }
-    text = value == NULL ? NULL : lh_strdup(value);
+    text = lh_strdup(value);
     lh_arena_finish(&arena);
     return text;
 }

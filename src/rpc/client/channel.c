@@ -104,8 +104,7 @@ struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *t
     else
         lh_rpc_channel_options_init(&channel->options);
     lh_rpc_channel_set_tls(channel, target);
-    if (channel->options.token_file != NULL)
-        channel->bearer.file = lh_strdup(channel->options.token_file);
+    channel->bearer.file = lh_strdup(channel->options.token_file);
     channel->options.token_file = NULL; /* the caller's */
     if (!may_send_token(channel, target, error)) {
         finish_identity(channel);

@@ -14,11 +14,6 @@
 #include "base/clock.h"
 #include "tls/context.h"
 
-static char *copy(const char *text)
-{
-    return text == NULL ? NULL : lh_strdup(text);
-}
-
 /* "HOST:PORT", "[IPv6]:PORT" */
 static char *host_of(const char *target)
 {
@@ -37,11 +32,11 @@ void lh_rpc_channel_set_tls(struct lh_rpc_channel *channel, const char *target)
     if (wanted == NULL || channel->addresses[0].storage.ss_family == AF_UNIX)
         return;
     channel->tls = lh_alloc_zero(1, sizeof(*channel->tls));
-    channel->tls->ca_file = copy(wanted->ca_file);
-    channel->tls->crl_file = copy(wanted->crl_file);
-    channel->tls->cert_file = copy(wanted->cert_file);
-    channel->tls->key_file = copy(wanted->key_file);
-    channel->tls->server_name = wanted->server_name != NULL ? copy(wanted->server_name) : host_of(target);
+    channel->tls->ca_file = lh_strdup(wanted->ca_file);
+    channel->tls->crl_file = lh_strdup(wanted->crl_file);
+    channel->tls->cert_file = lh_strdup(wanted->cert_file);
+    channel->tls->key_file = lh_strdup(wanted->key_file);
+    channel->tls->server_name = wanted->server_name != NULL ? lh_strdup(wanted->server_name) : host_of(target);
 }
 
 void lh_rpc_channel_finish_tls(struct lh_rpc_channel *channel)

@@ -32,7 +32,7 @@ void lh_rpc_server_connection_identify_visitor(struct server_connection *connect
                                                const struct lh_rpc_visitor *visitor)
 {
     free(connection->principal);
-    connection->principal = visitor->principal == NULL ? NULL : lh_strdup(visitor->principal);
+    connection->principal = lh_strdup(visitor->principal);
     connection->is_private = visitor->is_private;
     snprintf(connection->peer, sizeof(connection->peer), "%s", visitor->peer);
 }

@@ -227,11 +227,6 @@ static void on_holders(void *arg, enum lh_status status, const struct lh_error *
     free(refusal);
 }
 
-static char *copy(const char *text)
-{
-    return text == NULL ? NULL : lh_strdup(text);
-}
-
 /* Calls `then` once, later, with the same result, whose contention has the holders; without them if the store does not
    answer within PATIENCE_US. False: too many look-ups are out, or the store is away. */
 static bool look_up(struct lh_service *service, const struct lh_wanted_scope *scope,
@@ -260,8 +255,8 @@ static bool look_up(struct lh_service *service, const struct lh_wanted_scope *sc
     refusal->contention.holder.labels = NULL;
     refusal->contention.holder.slots = NULL;
     refusal->contention.holder.slot_count = 0;
-    refusal->contention.holder.owner = refusal->owner = copy(result->contention->holder.owner);
-    refusal->contention.holder.principal = refusal->principal = copy(result->contention->holder.principal);
+    refusal->contention.holder.owner = refusal->owner = lh_strdup(result->contention->holder.owner);
+    refusal->contention.holder.principal = refusal->principal = lh_strdup(result->contention->holder.principal);
     service->refusal_count++;
     lh_list_append(&service->refusals, &refusal->link);
     return true;

@@ -146,13 +146,10 @@ static void begin_reap(struct lh_rpc_call *call, const struct lh_reap_arguments 
     reap->store_call = store_call;
     reap->left = arguments->max;
     reap->arguments = *arguments;
-    reap->arguments.namespaces =
-        lh_arena_alloc(&reap->arena, (arguments->namespace_count + 1) * sizeof(*arguments->namespaces));
-    for (size_t i = 0; i < arguments->namespace_count; i++)
-        reap->arguments.namespaces[i] = lh_arena_strdup(&reap->arena, arguments->namespaces[i]);
+    reap->arguments.namespaces = lh_arena_strdup_all(&reap->arena, arguments->namespaces, arguments->namespace_count);
     reap->request = (struct lh_reap_request){
         .include_children = arguments->include_children,
-        .key = arguments->key != NULL ? lh_arena_strdup(&reap->arena, arguments->key) : NULL,
+        .key = lh_arena_strdup(&reap->arena, arguments->key),
         .kind = arguments->is_by_name ? LH_REAP_BY_NAME : LH_REAP_DUE,
         .requester = lh_call_requester(call),
         .on_done = on_reap,

@@ -23,20 +23,6 @@ static void destroy(struct change *change)
     free(change);
 }
 
-static const char *copy(struct change *change, const char *text)
-{
-    return text == NULL ? NULL : lh_arena_strdup(&change->memory, text);
-}
-
-static const char *const *copy_all(struct change *change, const char *const *texts, size_t count)
-{
-    const char **copies = lh_arena_alloc(&change->memory, (count + 1) * sizeof(*copies));
-
-    for (size_t i = 0; i < count; i++)
-        copies[i] = copy(change, texts[i]);
-    return copies;
-}
-
 static bool has(const struct lh_places *places, size_t at, const char *ns)
 {
     return lh_places_has(places, &places->list[at], ns, false);
@@ -77,19 +63,19 @@ static enum lh_status make(const struct lh_places *places, struct lh_store *firs
     change->places = places;
     change->at = at;
     change->request = *request;
-    change->request.ns = copy(change, request->ns);
-    change->request.name = copy(change, request->name);
+    change->request.ns = lh_arena_strdup(&change->memory, request->ns);
+    change->request.name = lh_arena_strdup(&change->memory, request->name);
     if (request->by != NULL) {
-        change->by = (struct lh_requester){.principal = copy(change, request->by->principal),
-                                           .peer = copy(change, request->by->peer)};
+        change->by = (struct lh_requester){.principal = lh_arena_strdup(&change->memory, request->by->principal),
+                                           .peer = lh_arena_strdup(&change->memory, request->by->peer)};
         change->request.by = &change->by;
     }
     if (request->change != NULL) {
-        change->settings =
-            (struct lh_policy_change){.ns = change->request.ns,
-                                      .count = request->change->count,
-                                      .names = copy_all(change, request->change->names, request->change->count),
-                                      .values = copy_all(change, request->change->values, request->change->count)};
+        change->settings = (struct lh_policy_change){
+            .ns = change->request.ns,
+            .count = request->change->count,
+            .names = lh_arena_strdup_all(&change->memory, request->change->names, request->change->count),
+            .values = lh_arena_strdup_all(&change->memory, request->change->values, request->change->count)};
         change->request.change = &change->settings;
     }
     change->on_done = on_done;

@@ -33,11 +33,6 @@ struct gather {
     const char *cut; /* NULL, or the name behind which nothing is complete */
 };
 
-static const char *copy(struct gather *gather, const char *text)
-{
-    return lh_arena_strdup(&gather->memory, text);
-}
-
 static void destroy(struct gather *gather)
 {
     lh_arena_finish(&gather->memory);
@@ -87,7 +82,7 @@ static void merge(struct gather *gather, const struct lh_rows *rows)
         if (old < gather->count && strcmp(gather->rows[old].ns, ns) == 0)
             merged[count] = gather->rows[old++];
         else
-            merged[count] = (struct row){.ns = copy(gather, ns)};
+            merged[count] = (struct row){.ns = lh_arena_strdup(&gather->memory, ns)};
         add(&merged[count++], rows, i);
     }
     while (old < gather->count)
@@ -106,7 +101,7 @@ static void cut(struct gather *gather, const struct lh_rows *rows)
         return;
     after = lh_rows_cell(rows, last, "after");
     if (after != NULL && (gather->cut == NULL || strcmp(after, gather->cut) < 0))
-        gather->cut = copy(gather, after);
+        gather->cut = lh_arena_strdup(&gather->memory, after);
 }
 
 /* A row without counts, if there is none of this name. */
@@ -223,17 +218,14 @@ enum lh_status lh_placed_counts(const struct lh_places *places, const struct lh_
                                 lh_rows_cb *on_done, void *arg)
 {
     struct gather *gather = lh_alloc_zero(1, sizeof(*gather));
-    const char **namespaces = lh_arena_alloc(&gather->memory, (request->namespace_count + 1) * sizeof(*namespaces));
     enum lh_status status;
 
     gather->places = places;
     gather->moves = count_moves(places);
     gather->request = *request;
-    gather->request.key = copy(gather, request->key);
-    gather->request.after = copy(gather, request->after);
-    gather->request.namespaces = namespaces;
-    for (size_t i = 0; i < request->namespace_count; i++)
-        namespaces[i] = copy(gather, request->namespaces[i]);
+    gather->request.key = lh_arena_strdup(&gather->memory, request->key);
+    gather->request.after = lh_arena_strdup(&gather->memory, request->after);
+    gather->request.namespaces = lh_arena_strdup_all(&gather->memory, request->namespaces, request->namespace_count);
     gather->on_done = on_done;
     gather->arg = arg;
     status = ask_next(gather);

@@ -27,11 +27,6 @@ struct gather {
     const char *cut_key;
 };
 
-static const char *copy(struct gather *gather, const char *text)
-{
-    return text == NULL ? NULL : lh_arena_strdup(&gather->memory, text);
-}
-
 static void destroy(struct gather *gather)
 {
     lh_arena_finish(&gather->memory);
@@ -56,11 +51,11 @@ static void add(struct gather *gather, const struct lh_held_lease *lease, struct
     int32_t *slots;
 
     *to = *lease;
-    to->ns = copy(gather, lease->ns);
-    to->key = copy(gather, lease->key);
-    to->owner = copy(gather, lease->owner);
-    to->principal = copy(gather, lease->principal);
-    to->labels = copy(gather, lease->labels);
+    to->ns = lh_arena_strdup(&gather->memory, lease->ns);
+    to->key = lh_arena_strdup(&gather->memory, lease->key);
+    to->owner = lh_arena_strdup(&gather->memory, lease->owner);
+    to->principal = lh_arena_strdup(&gather->memory, lease->principal);
+    to->labels = lh_arena_strdup(&gather->memory, lease->labels);
     if (lease->slot_count > 0) {
         slots = lh_arena_alloc(&gather->memory, (size_t)lease->slot_count * sizeof(*slots));
         memcpy(slots, lease->slots, (size_t)lease->slot_count * sizeof(*slots));
@@ -102,8 +97,8 @@ static void cut(struct gather *gather, const struct lh_list_answer *answer)
     if (ns == NULL || (gather->is_cut && compare(ns, key, gather->cut_ns, gather->cut_key) >= 0))
         return;
     gather->is_cut = true;
-    gather->cut_ns = copy(gather, ns);
-    gather->cut_key = copy(gather, key);
+    gather->cut_ns = lh_arena_strdup(&gather->memory, ns);
+    gather->cut_key = lh_arena_strdup(&gather->memory, key);
 }
 
 static void finish(struct gather *gather)
@@ -199,14 +194,14 @@ enum lh_status lh_placed_leases(const struct lh_places *places, const char *ns, 
     enum lh_status status;
 
     gather->places = places;
-    gather->ns = copy(gather, ns);
+    gather->ns = lh_arena_strdup(&gather->memory, ns);
     gather->request = *request;
-    gather->request.ns = copy(gather, request->ns);
-    gather->request.after_ns = copy(gather, request->after_ns);
-    gather->request.after_key = copy(gather, request->after_key);
-    gather->request.owner = copy(gather, request->owner);
-    gather->request.search = copy(gather, request->search);
-    gather->request.state = copy(gather, request->state);
+    gather->request.ns = lh_arena_strdup(&gather->memory, request->ns);
+    gather->request.after_ns = lh_arena_strdup(&gather->memory, request->after_ns);
+    gather->request.after_key = lh_arena_strdup(&gather->memory, request->after_key);
+    gather->request.owner = lh_arena_strdup(&gather->memory, request->owner);
+    gather->request.search = lh_arena_strdup(&gather->memory, request->search);
+    gather->request.state = lh_arena_strdup(&gather->memory, request->state);
     gather->on_done = on_done;
     gather->arg = arg;
     status = ask_first(gather);

@@ -75,27 +75,18 @@ static bool goes_on(struct gather *gather, size_t next, enum lh_status *status, 
     return *status == LH_OK;
 }
 
-static const char *copy(struct gather *gather, const char *text)
-{
-    return text == NULL ? NULL : lh_arena_strdup(&gather->memory, text);
-}
-
 /* Makes room for so many more rows like these. */
 static void grow(struct gather *gather, const struct lh_rows *rows)
 {
     size_t row_bytes = rows->column_count * sizeof(*gather->cells);
     const char **cells = lh_arena_alloc(&gather->memory, (gather->count + rows->row_count + 1) * row_bytes);
-    const char **names;
 
     if (gather->count > 0)
         memcpy(cells, gather->cells, gather->count * row_bytes);
     gather->cells = cells;
     if (gather->columns != NULL)
         return;
-    names = lh_arena_alloc(&gather->memory, (rows->column_count + 1) * sizeof(*names));
-    for (size_t i = 0; i < rows->column_count; i++)
-        names[i] = copy(gather, rows->columns[i]);
-    gather->columns = names;
+    gather->columns = lh_arena_strdup_all(&gather->memory, rows->columns, rows->column_count);
     gather->column_count = rows->column_count;
 }
 
@@ -165,7 +156,7 @@ static void insert(struct gather *gather, const struct lh_rows *from, size_t row
     memmove(&gather->cells[(at + 1) * columns], &gather->cells[at * columns],
             (gather->count - at) * columns * sizeof(*gather->cells));
     for (size_t i = 0; i < columns; i++)
-        gather->cells[at * columns + i] = copy(gather, from->cells[row * columns + i]);
+        gather->cells[at * columns + i] = lh_arena_strdup(&gather->memory, from->cells[row * columns + i]);
     gather->count++;
 }
 
@@ -183,7 +174,7 @@ static void take_list(struct gather *gather, const struct lh_rows *rows)
     if (!is_before_cut(gather, last))
         return;
     for (size_t i = 0; i < 2; i++)
-        gather->cut[i] = copy(gather, last[i]);
+        gather->cut[i] = lh_arena_strdup(&gather->memory, last[i]);
     gather->is_cut = true;
 }
 
@@ -240,7 +231,7 @@ enum lh_status lh_placed_list(const struct lh_places *places, const struct lh_li
     gather->on_done = on_done;
     gather->page = *page;
     for (size_t i = 0; i < 2; i++)
-        gather->page.after[i] = copy(gather, page->after[i]);
+        gather->page.after[i] = lh_arena_strdup(&gather->memory, page->after[i]);
     return begin(gather, ask_list);
 }
 
@@ -323,7 +314,7 @@ static void take_view(struct gather *gather, const struct lh_rows *rows)
     for (size_t i = 0; i < rows->row_count * columns; i++)
         to[i] = rows->cells[i] != NULL && is_after(gather, i % columns)
                     ? place_after(gather, gather->at, rows->cells[i])
-                    : copy(gather, rows->cells[i]);
+                    : lh_arena_strdup(&gather->memory, rows->cells[i]);
     gather->count += rows->row_count;
 }
 
@@ -406,18 +397,15 @@ enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_vi
 {
     struct gather *gather = create(places, request->page_size, arg);
     bool is_graph = request->view == LH_VIEW_WAITS && request->key[0] != '\0';
-    const char **namespaces = lh_arena_alloc(&gather->memory, (request->namespace_count + 1) * sizeof(*namespaces));
     const struct lh_place *first = NULL;
     bool is_between;
 
     gather->on_done = on_done;
     gather->request = *request;
-    gather->request.key = copy(gather, request->key);
-    gather->request.after = copy(gather, request->after);
-    gather->request.state = copy(gather, request->state);
-    gather->request.namespaces = namespaces;
-    for (size_t i = 0; i < request->namespace_count; i++)
-        namespaces[i] = copy(gather, request->namespaces[i]);
+    gather->request.key = lh_arena_strdup(&gather->memory, request->key);
+    gather->request.after = lh_arena_strdup(&gather->memory, request->after);
+    gather->request.state = lh_arena_strdup(&gather->memory, request->state);
+    gather->request.namespaces = lh_arena_strdup_all(&gather->memory, request->namespaces, request->namespace_count);
     if (!is_graph && request->after[0] != '\0')
         first = lh_placed_view_first(places, gather->request.after, &gather->request.after);
     gather->at = first == NULL ? next_asked(gather, "") : (size_t)(first - places->list);

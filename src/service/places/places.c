@@ -30,15 +30,6 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*one)->name, (*other)->name);
 }
 
-static const char *const *copy_names(struct lh_place *place, const char *const *names, size_t count)
-{
-    const char **copies = lh_arena_alloc(&place->memory, (count + 1) * sizeof(*copies));
-
-    for (size_t i = 0; i < count; i++)
-        copies[i] = lh_arena_strdup(&place->memory, names[i]);
-    return copies;
-}
-
 static void copy(struct lh_place *place, const struct lh_service_place *from)
 {
     *place = (struct lh_place){.coordinator = from->coordinator,
@@ -47,8 +38,8 @@ static void copy(struct lh_place *place, const struct lh_service_place *from)
                                .spread_count = from->spread_count,
                                .is_default = from->is_default};
     place->name = lh_arena_strdup(&place->memory, from->name);
-    place->namespaces = copy_names(place, from->namespaces, from->namespace_count);
-    place->spread = copy_names(place, from->spread, from->spread_count);
+    place->namespaces = lh_arena_strdup_all(&place->memory, from->namespaces, from->namespace_count);
+    place->spread = lh_arena_strdup_all(&place->memory, from->spread, from->spread_count);
 }
 
 static bool has_spread(const struct lh_place *place, const char *ns)

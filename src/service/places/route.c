@@ -64,8 +64,7 @@ static void take(const struct part *part)
         item->ns = ns;
         item->key = key;
         item->value = value;
-        if (item->message != NULL)
-            item->message = lh_arena_strdup(&split->memory, item->message);
+        item->message = lh_arena_strdup(&split->memory, item->message);
     }
     split->whole->batch = part->request.batch;
 }
@@ -154,8 +153,7 @@ static void put(const struct lh_places *places, struct split *split, size_t inde
     *own = *entry;
     own->item.ns = lh_arena_strdup(&split->memory, entry->item.ns);
     own->item.key = lh_arena_strdup(&split->memory, entry->item.key);
-    if (entry->item.value != NULL)
-        own->item.value = lh_arena_strdup(&split->memory, entry->item.value);
+    own->item.value = lh_arena_strdup(&split->memory, entry->item.value);
     part->places[part->request.count++] = index;
 }
 

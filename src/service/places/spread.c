@@ -106,16 +106,11 @@ static bool is_ours(const struct lh_spread *spread, const struct lh_spread_row *
 
 static void keep_row(struct lh_spread *spread, struct database *database, const struct lh_spread_row *row)
 {
-    const char **sections;
-
     lh_arena_reset(&database->memory);
     database->row = *row;
     database->row.ns = lh_arena_strdup(&database->memory, row->ns);
     database->row.section = lh_arena_strdup(&database->memory, row->section);
-    sections = lh_arena_alloc(&database->memory, (row->section_count + 1) * sizeof(*sections));
-    for (size_t i = 0; i < row->section_count; i++)
-        sections[i] = lh_arena_strdup(&database->memory, row->sections[i]);
-    database->row.sections = sections;
+    database->row.sections = lh_arena_strdup_all(&database->memory, row->sections, row->section_count);
     database->is_ours = is_ours(spread, row);
 }
 

@@ -200,7 +200,7 @@ static Leasehold__V1__LeaseRef *own_ref(struct hold *hold)
 static void release(struct hold *hold, bool is_failure, const char *value)
 {
     if (hold->state == HOLD_HELD) {
-        hold->release_value = value == NULL ? NULL : lh_strdup(value);
+        hold->release_value = lh_strdup(value);
         lh_hold_set_state(hold, HOLD_RELEASING);
         lh_hold_release(hold, is_failure);
     } else if (hold->state == HOLD_WAITING) {
@@ -266,7 +266,7 @@ void lh_hold_on_message(struct lh_rpc_call *call, const void *data, size_t size)
         lh_violations_add(&violations, "request", "must be acquire, release, alive or refuse");
     }
     if (is_release) {
-        char *value = item.value == NULL ? NULL : lh_strdup(item.value);
+        char *value = lh_strdup(item.value);
         lh_arena_reset(&hold->service->scratch);
         release(hold, item.is_failure, value);
         free(value);
