@@ -177,7 +177,7 @@ bool lh_duration_parse(const char *text, int64_t *duration_us)
     return true;
 }
 
-void lh_duration_format(int64_t duration_us, char text[LH_DURATION_TEXT_BYTES])
+const char *lh_duration_format(int64_t duration_us, char text[LH_DURATION_TEXT_BYTES])
 {
     long long us = duration_us < 0 ? -duration_us : duration_us;
     const char *sign = duration_us < 0 ? "-" : "";
@@ -197,4 +197,5 @@ void lh_duration_format(int64_t duration_us, char text[LH_DURATION_TEXT_BYTES])
         snprintf(text, LH_DURATION_TEXT_BYTES, "%s%lld h %lld min", sign, s / 3600, s % 3600 / 60);
     else
         snprintf(text, LH_DURATION_TEXT_BYTES, "%s%lld d %lld h", sign, s / 86400, s % 86400 / 3600);
+    return text;
 }

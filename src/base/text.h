@@ -35,7 +35,8 @@ size_t lh_utf8_cut(const char *text, size_t size, size_t limit);
    cut at 128 bytes. */
 #define LH_SCOPE_NAME_BYTES (255 + 128 + 8)
 const char *lh_scope_name(const char *ns, const char *key, char text[LH_SCOPE_NAME_BYTES]);
-/* The same, for one statement: lh_info("lease expired scope=%s", LH_SCOPE_NAME(ns, key)). */
+/* The same, until the end of the block that it stands in, which a branch is too:
+   lh_info("lease expired scope=%s", LH_SCOPE_NAME(ns, key)). */
 #define LH_SCOPE_NAME(ns, key) lh_scope_name(ns, key, (char[LH_SCOPE_NAME_BYTES]){0})
 
 /*
@@ -46,6 +47,8 @@ bool lh_duration_parse(const char *text, int64_t *duration_us);
 
 /* Writes a duration for people: "250 ms", "1.5 s", "35 s", "2 min 5 s", "3 h 20 min", "2 d 4 h". */
 #define LH_DURATION_TEXT_BYTES 32
-void lh_duration_format(int64_t duration_us, char text[LH_DURATION_TEXT_BYTES]);
+const char *lh_duration_format(int64_t duration_us, char text[LH_DURATION_TEXT_BYTES]);
+/* Likewise. */
+#define LH_DURATION_TEXT(duration_us) lh_duration_format(duration_us, (char[LH_DURATION_TEXT_BYTES]){0})
 
 #endif

@@ -135,7 +135,7 @@ static void json_time(int64_t time_us, char text[LH_JSON_TIME_BYTES])
 const char *lh_column_text(const void *message, const struct lh_column *column, struct lh_arena *arena)
 {
     struct cell cell = cell_of(message, column, arena);
-    char text[LH_TIME_TEXT_BYTES > LH_DURATION_TEXT_BYTES ? LH_TIME_TEXT_BYTES : LH_DURATION_TEXT_BYTES];
+    char text[LH_JSON_TIME_BYTES];
 
     if (cell.is_null || (column->kind == LH_COLUMN_UNITS && cell.number == 0))
         return column->kind == LH_COLUMN_TIME_OR_NEVER ? "never" : NULL;
@@ -146,22 +146,19 @@ const char *lh_column_text(const void *message, const struct lh_column *column, 
     switch (column->kind) {
     case LH_COLUMN_DURATION:
     case LH_COLUMN_HELD:
-        lh_duration_format(cell.number, text);
-        break;
+        return lh_arena_strdup(arena, LH_DURATION_TEXT(cell.number));
     case LH_COLUMN_TIME:
     case LH_COLUMN_TIME_OR_NEVER:
-        lh_time_format(cell.number / LH_US_PER_S, text);
-        break;
+        return lh_arena_strdup(arena, LH_TIME_TEXT(cell.number / LH_US_PER_S));
     case LH_COLUMN_INSTANT:
     case LH_COLUMN_NEXT:
         json_time(cell.number, text);
-        break;
+        return lh_arena_strdup(arena, text);
     case LH_COLUMN_BOOL:
         return cell.number != 0 ? "yes" : "no";
     default:
         return lh_arena_format(arena, "%" PRId64, cell.number);
     }
-    return lh_arena_strdup(arena, text);
 }
 
 static bool is_number(enum lh_column_kind kind)

@@ -130,11 +130,11 @@ static int64_t answered_at_us(const Leasehold__V1__Lease *lease, int64_t otherwi
 }
 
 /* How long before the answer that was: "35 s". */
-static void ago(const Leasehold__V1__Lease *lease, const Google__Protobuf__Timestamp *when,
-                char text[LH_DURATION_TEXT_BYTES])
+static const char *ago(const Leasehold__V1__Lease *lease, const Google__Protobuf__Timestamp *when,
+                       struct lh_arena *arena)
 {
     int64_t since_us = answered_at_us(lease, lh_timestamp_us(when)) - lh_timestamp_us(when);
-    lh_duration_format(since_us > 0 ? since_us : 0, text);
+    return lh_arena_strdup(arena, LH_DURATION_TEXT(since_us > 0 ? since_us : 0));
 }
 
 static void add_labels(struct lh_grid *card, const Leasehold__V1__Lease *lease)
@@ -146,36 +146,26 @@ static void add_labels(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 /* How it has gone so far: since when, and its heartbeats. */
 static void add_past(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 {
-    char length[LH_DURATION_TEXT_BYTES], when[LH_TIME_TEXT_BYTES];
-
-    if (lease->acquired_at != NULL) {
-        ago(lease, lease->acquired_at, length);
-        lh_time_format(lease->acquired_at->seconds, when);
-        lh_grid_row(card, "held", "for %s, since %s", length, when);
-    }
-    if (lease->heartbeat_at != NULL) {
-        ago(lease, lease->heartbeat_at, length);
-        if (lease->heartbeats > 0)
-            lh_grid_row(card, "heartbeats", "%" PRId64 ", the last %s ago", lease->heartbeats, length);
-        else
-            lh_grid_row(card, "heartbeats", "none yet");
-    }
+    if (lease->acquired_at != NULL)
+        lh_grid_row(card, "held", "for %s, since %s", ago(lease, lease->acquired_at, &card->arena),
+                    LH_TIME_TEXT(lease->acquired_at->seconds));
+    if (lease->heartbeat_at != NULL && lease->heartbeats > 0)
+        lh_grid_row(card, "heartbeats", "%" PRId64 ", the last %s ago", lease->heartbeats,
+                    ago(lease, lease->heartbeat_at, &card->arena));
+    else if (lease->heartbeat_at != NULL)
+        lh_grid_row(card, "heartbeats", "none yet");
 }
 
 /* How long it will go on without another heartbeat. */
 static void add_future(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 {
-    char length[LH_DURATION_TEXT_BYTES], when[LH_TIME_TEXT_BYTES];
-
-    if (lease->duration != NULL) {
-        lh_duration_format(lh_duration_us(lease->duration), length);
-        lh_grid_row(card, "duration", "%s", length);
-    }
+    if (lease->duration != NULL)
+        lh_grid_row(card, "duration", "%s", LH_DURATION_TEXT(lh_duration_us(lease->duration)));
     if (lease->deadline != NULL && lease->remaining != NULL) {
         int64_t remaining_us = lh_duration_us(lease->remaining);
-        lh_duration_format(remaining_us < 0 ? -remaining_us : remaining_us, length);
-        lh_time_format(lease->deadline->seconds, when);
-        lh_grid_row(card, "deadline", remaining_us < 0 ? "%s ago, %s" : "in %s, %s", length, when);
+        lh_grid_row(card, "deadline", remaining_us < 0 ? "%s ago, %s" : "in %s, %s",
+                    LH_DURATION_TEXT(remaining_us < 0 ? -remaining_us : remaining_us),
+                    LH_TIME_TEXT(lease->deadline->seconds));
     }
 }
 
@@ -232,14 +222,10 @@ void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *l
 {
     const char *ns = lh_namespace_text(lease->scope != NULL ? lease->scope->namespace_ : NULL,
                                        lease->scope != NULL ? lease->scope->n_namespace_ : 0, &table->arena);
-    char held[LH_DURATION_TEXT_BYTES] = "", remaining[LH_DURATION_TEXT_BYTES] = "";
 
-    if (lease->acquired_at != NULL)
-        ago(lease, lease->acquired_at, held);
-    if (lease->remaining != NULL)
-        lh_duration_format(lh_duration_us(lease->remaining), remaining);
-    lh_grid_texts(table, ns, lease->scope != NULL ? lease->scope->key : "", liveness_text(lease->liveness), held,
-                  remaining, NULL);
+    lh_grid_texts(table, ns, lease->scope != NULL ? lease->scope->key : "", liveness_text(lease->liveness),
+                  lease->acquired_at != NULL ? ago(lease, lease->acquired_at, &table->arena) : "",
+                  lease->remaining != NULL ? LH_DURATION_TEXT(lh_duration_us(lease->remaining)) : "", NULL);
     lh_grid_add(table, "%" PRId64, lease->token);
     lh_grid_texts(table, lease->owner, lease->principal, NULL);
     lh_grid_add(table, "%" PRId64, lease->heartbeats);
@@ -250,12 +236,10 @@ void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *l
 
 void lh_add_rest(struct lh_grid *card, const Leasehold__V1__Contention *contention)
 {
-    char text[LH_DURATION_TEXT_BYTES];
-
     if (contention == NULL || contention->rests == NULL)
         return;
-    lh_duration_format(lh_duration_us(contention->rests), text);
-    lh_grid_row(card, "rests", "for %s more; nobody gets it before", text);
+    lh_grid_row(card, "rests", "for %s more; nobody gets it before",
+                LH_DURATION_TEXT(lh_duration_us(contention->rests)));
 }
 
 void lh_add_units_free(struct lh_grid *card, const Leasehold__V1__Contention *contention)

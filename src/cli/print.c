@@ -281,11 +281,12 @@ void lh_print_wrapped(FILE *out, const char *text, size_t indent, size_t width)
     fputc('\n', out);
 }
 
-void lh_time_format(int64_t seconds, char text[LH_TIME_TEXT_BYTES])
+const char *lh_time_format(int64_t seconds, char text[LH_TIME_TEXT_BYTES])
 {
     time_t when = (time_t)seconds;
     struct tm tm;
 
     if (localtime_r(&when, &tm) == NULL || strftime(text, LH_TIME_TEXT_BYTES, "%Y-%m-%d %H:%M:%S %Z", &tm) == 0)
         snprintf(text, LH_TIME_TEXT_BYTES, "%lld s after 1970", (long long)seconds);
+    return text;
 }

@@ -62,6 +62,8 @@ void lh_print_wrapped(FILE *out, const char *text, size_t indent, size_t width);
 
 /* Writes "2026-11-20 18:28:57 UTC", in the local time zone. */
 #define LH_TIME_TEXT_BYTES 64
-void lh_time_format(int64_t seconds, char text[LH_TIME_TEXT_BYTES]);
+const char *lh_time_format(int64_t seconds, char text[LH_TIME_TEXT_BYTES]);
+/* The same, until the end of the block that it stands in. */
+#define LH_TIME_TEXT(seconds) lh_time_format(seconds, (char[LH_TIME_TEXT_BYTES]){0})
 
 #endif

@@ -354,12 +354,11 @@ void lh_leases_init(struct lh_client *client)
 
 enum lh_status lh_lease_take_for_release(struct lh_lease *lease, struct lh_error *error)
 {
-    char name[LH_SCOPE_NAME_BYTES];
     unsigned char state = LEASE_HELD;
     unsigned reason;
 
     if (!atomic_compare_exchange_strong(&lease->state, &state, LEASE_RELEASING)) {
-        lh_scope_name(lease->declared->text, lease->scope_key, name);
+        const char *name = LH_SCOPE_NAME(lease->declared->text, lease->scope_key);
         reason = LEASE_REASON(state);
         if (LEASE_STATE(state) != LEASE_LOST)
             return lh_error_set(error, LH_LOST, "lease %s was released before", name);

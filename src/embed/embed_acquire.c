@@ -75,7 +75,7 @@ static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
         "  from leasehold.acquire(namespace => $1, key => $2, duration => $3::bigint * interval '1 microsecond',"
         "                         owner => $4, lease_key => $5::uuid, labels => $6::jsonb";
     struct acquire *acquire = call->arg;
-    char at_least[24], units[12], name[LH_SCOPE_NAME_BYTES];
+    char at_least[24], units[12];
     const char *const values[] = {acquire->ns,
                                   acquire->key,
                                   acquire->terms.duration_us,
@@ -105,7 +105,7 @@ static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
     if (PQntuples(result) == 0) {
         status =
             lh_error_set(error, LH_LEASE_HELD, "the lease %s is held by another, or it rests, or others wait for it",
-                         lh_scope_name(acquire->ns, acquire->key, name));
+                         LH_SCOPE_NAME(acquire->ns, acquire->key));
     } else {
         status = take_row(call, acquire->lease, result, 0, sent_us, error);
     }

@@ -131,9 +131,7 @@ static enum visit take_back(struct lh_reaper *reaper, const PGresult *list, int 
 
 static void limit_words(char *words, size_t size, const char *what, int64_t limit_us)
 {
-    char limit[LH_DURATION_TEXT_BYTES];
-    lh_duration_format(limit_us, limit);
-    snprintf(words, size, "the %s ran over its limit of %s", what, limit);
+    snprintf(words, size, "the %s ran over its limit of %s", what, LH_DURATION_TEXT(limit_us));
 }
 
 /* Run the callback. LH_OK: what it did may be kept. LH_DATABASE_UNAVAILABLE: the transaction is not ours any more. */

@@ -36,15 +36,13 @@ static enum lh_status heartbeat_work(struct lh_call *call, struct lh_error *erro
     PGresult *result = lh_query(call->conn, sql, values, 3, error);
     struct lh_embed_lease renewed = *lease;
     enum lh_status status = LH_OK;
-    char name[LH_SCOPE_NAME_BYTES];
 
     if (result == NULL)
         return error->status;
     renewed.deadline_at_us = lh_query_number(result, 0, "deadline_at_us", 0);
     PQclear(result);
     if (renewed.deadline_at_us == 0)
-        return lh_error_set(error, LH_LOST, "the lease %s is lost",
-                            lh_scope_name(lease->namespace_text, lease->key, name));
+        return lh_error_set(error, LH_LOST, "the lease %s is lost", LH_SCOPE_NAME(lease->namespace_text, lease->key));
     renewed.heartbeats++;
     renewed.heartbeat_at_us = renewed.deadline_at_us - renewed.duration_us;
     renewed.deadline_us = sent_us + renewed.duration_us;
@@ -113,7 +111,6 @@ enum lh_status lh_embed_downgrade(PGconn *conn, struct lh_embed_lease *lease, in
     struct downgrade downgrade = {.lease = lease, .units = units > 0 ? units : 1};
     struct lh_call call = {.conn = conn, .options = options, .work = downgrade_work, .arg = &downgrade};
     enum lh_status status;
-    char name[LH_SCOPE_NAME_BYTES];
 
     if (lease == NULL)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "a lease is needed");
@@ -123,8 +120,7 @@ enum lh_status lh_embed_downgrade(PGconn *conn, struct lh_embed_lease *lease, in
     if (status == LH_OK)
         *lease = downgrade.shared;
     if (status == LH_NOT_HELD) /* the function raises an error, after which nothing is committed */
-        status = lh_error_set(error, LH_LOST, "the lease %s is lost",
-                              lh_scope_name(lease->namespace_text, lease->key, name));
+        status = lh_error_set(error, LH_LOST, "the lease %s is lost", LH_SCOPE_NAME(lease->namespace_text, lease->key));
     return status;
 }
 
@@ -144,7 +140,6 @@ static enum lh_status release_work(struct lh_call *call, struct lh_error *error)
     const char *const values[] = {lease->namespace_text, lease->key, lease->lease_key, release->words};
     PGresult *result = lh_query(call->conn, release->sql, values, 4, error);
     bool was_held;
-    char name[LH_SCOPE_NAME_BYTES];
 
     if (result == NULL)
         return error->status;
@@ -152,7 +147,7 @@ static enum lh_status release_work(struct lh_call *call, struct lh_error *error)
     PQclear(result);
     if (!was_held)
         return lh_error_set(error, LH_LOST, "the lease %s is not held any more under this lease key",
-                            lh_scope_name(lease->namespace_text, lease->key, name));
+                            LH_SCOPE_NAME(lease->namespace_text, lease->key));
     if (call->options == NULL)
         return LH_OK;
     return lh_call_ask(call, release->is_failure ? call->options->will_release_fail : call->options->will_release_ok,

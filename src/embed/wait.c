@@ -86,7 +86,7 @@ enum lh_status lh_wait_for_turn(struct lh_call *acquire, const struct lh_wait_sc
                                 struct lh_error *error)
 {
     PGconn *conn = acquire->conn;
-    char units[12], name[LH_SCOPE_NAME_BYTES];
+    char units[12];
     struct place place = {.values = {scope->ns, scope->key, scope->lease_key, units},
                           .is_shared = scope->units > 0,
                           .numbers = scope->numbers};
@@ -118,7 +118,7 @@ enum lh_status lh_wait_for_turn(struct lh_call *acquire, const struct lh_wait_sc
         give_up(conn, &place);
     if (status == LH_LEASE_HELD)
         status = lh_error_set(&words, LH_WAIT_TIMEOUT, "the wait is over, and another owner still holds the lease %s",
-                              lh_scope_name(scope->ns, scope->key, name));
+                              LH_SCOPE_NAME(scope->ns, scope->key));
     if (error != NULL)
         *error = words;
     return status;

@@ -31,9 +31,7 @@ void lh_hook_lane_set(struct lane *lane, int64_t timeout_us)
 
 void lh_hook_lane_timeout_words(int64_t timeout_us, char words[HOOK_LANE_WORDS_BYTES])
 {
-    char limit[LH_DURATION_TEXT_BYTES];
-    lh_duration_format(timeout_us, limit);
-    snprintf(words, HOOK_LANE_WORDS_BYTES, LH_HOOK_TIMEOUT_WORDS " of %s", limit);
+    snprintf(words, HOOK_LANE_WORDS_BYTES, LH_HOOK_TIMEOUT_WORDS " of %s", LH_DURATION_TEXT(timeout_us));
 }
 
 struct lane *lh_hook_lane_any(struct pg_store *store)

@@ -78,7 +78,6 @@ static enum lh_exit by_database(struct lh_cli *cli, const char *reason, const ch
     PGconn *session;
     PGresult *result = NULL;
     enum lh_exit status = lh_database_open(&session, cli, LH_DATABASE_WRITE);
-    char name[LH_SCOPE_NAME_BYTES];
 
     if (status == LH_EXIT_DONE)
         result = lh_database_query(session, cli, sql, values, 5, &status);
@@ -86,7 +85,7 @@ static enum lh_exit by_database(struct lh_cli *cli, const char *reason, const ch
         is_rest_over(session, cli, &status)) {
         print_ended(cli, &nothing);
     } else if (result != NULL && lh_query_text(result, 0, "token") == NULL) {
-        lh_error_print("lease %s is not held%s", lh_scope_name(cli->args.words[0], cli->args.words[1], name),
+        lh_error_print("lease %s is not held%s", LH_SCOPE_NAME(cli->args.words[0], cli->args.words[1]),
                        token != NULL ? " with this token" : "");
         status = LH_EXIT_LOST;
     } else if (result != NULL) {

@@ -33,13 +33,11 @@ static void print_table(const PGresult *hooks)
 
     lh_grid_texts(&table, "NAMESPACE", "EVENT", "FUNCTION", "ADDED", NULL);
     for (int row = 0; row < PQntuples(hooks); row++) {
-        char when[LH_TIME_TEXT_BYTES];
-        lh_time_format(lh_query_number(hooks, row, "added_at_s", 0), when);
         lh_grid_texts(&table, root_text(lh_query_text(hooks, row, "namespace")), lh_query_text(hooks, row, "event"),
                       NULL);
         lh_grid_add(&table, "%s%s", lh_query_text(hooks, row, "function_name"),
                     lh_query_text(hooks, row, "exists")[0] == 't' ? "" : " (does not exist: vetoes every change)");
-        lh_grid_add(&table, "%s", when);
+        lh_grid_texts(&table, LH_TIME_TEXT(lh_query_number(hooks, row, "added_at_s", 0)), NULL);
     }
     lh_grid_print(&table, stdout);
 }

@@ -107,15 +107,12 @@ char *lh_policy_text(const Leasehold__V1__Policy *policy, const ProtobufCFieldDe
 {
     struct lh_arena arena = {0};
     const char *value = lh_policy_value(policy, field, &arena);
-    char *text, duration[LH_DURATION_TEXT_BYTES];
+    char *text;
 
-    if (value != NULL && lh_policy_setting_kind(field) == LH_SETTING_DURATION) {
-        lh_duration_format(lh_policy_number(policy, field), duration);
-        value = duration;
-    } else if (value == NULL && lh_policy_has(policy, field)) { /* an enum's that is newer than this program */
-        snprintf(duration, sizeof(duration), "%" PRId64, lh_policy_number(policy, field));
-        value = duration;
-    }
+    if (value != NULL && lh_policy_setting_kind(field) == LH_SETTING_DURATION)
+        value = lh_arena_strdup(&arena, LH_DURATION_TEXT(lh_policy_number(policy, field)));
+    else if (value == NULL && lh_policy_has(policy, field)) /* an enum's that is newer than this program */
+        value = lh_arena_format(&arena, "%" PRId64, lh_policy_number(policy, field));
     text = lh_strdup(value);
     lh_arena_finish(&arena);
     return text;

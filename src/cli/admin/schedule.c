@@ -42,24 +42,13 @@ static void add_instant(struct lh_grid *table, const Google__Protobuf__Timestamp
 static void add_duration_row(struct lh_grid *card, const char *name, const Google__Protobuf__Duration *duration,
                              const char *if_none)
 {
-    char text[LH_DURATION_TEXT_BYTES];
-
-    if (duration == NULL) {
-        lh_grid_row(card, name, "%s", if_none);
-        return;
-    }
-    lh_duration_format(lh_duration_us(duration), text);
-    lh_grid_row(card, name, "%s", text);
+    lh_grid_row(card, name, "%s", duration == NULL ? if_none : LH_DURATION_TEXT(lh_duration_us(duration)));
 }
 
 static void add_time_row(struct lh_grid *card, const char *name, const Google__Protobuf__Timestamp *at)
 {
-    char text[LH_TIME_TEXT_BYTES];
-
-    if (at == NULL)
-        return;
-    lh_time_format(at->seconds, text);
-    lh_grid_row(card, name, "%s", text);
+    if (at != NULL)
+        lh_grid_row(card, name, "%s", LH_TIME_TEXT(at->seconds));
 }
 
 static void print_schedules(struct lh_cli *cli, const void *answer)
@@ -137,7 +126,7 @@ static void add_tick(struct lh_grid *table, const Leasehold__V1__Tick *tick, str
     const char *state = lh_message_word(&leasehold__v1__tick_state__descriptor, (int)tick->state, arena);
     bool is_bad = tick->state == LEASEHOLD__V1__TICK_STATE__TICK_STATE_MISSED ||
                   tick->state == LEASEHOLD__V1__TICK_STATE__TICK_STATE_DEAD;
-    char took[LH_DURATION_TEXT_BYTES] = "";
+    bool has_run = tick->started_at != NULL && tick->ended_at != NULL;
     char *note = note_of(tick);
 
     add_instant(table, tick->at);
@@ -147,9 +136,9 @@ static void add_tick(struct lh_grid *table, const Leasehold__V1__Tick *tick, str
         lh_grid_texts(table, state != NULL ? state : "?", NULL);
     lh_grid_add(table, tick->attempt > 0 ? "%d" : "", (int)tick->attempt);
     lh_grid_add(table, tick->token > 0 ? "%lld" : "", (long long)tick->token);
-    if (tick->started_at != NULL && tick->ended_at != NULL)
-        lh_duration_format(lh_timestamp_us(tick->ended_at) - lh_timestamp_us(tick->started_at), took);
-    lh_grid_texts(table, took, tick->owner, note, NULL);
+    lh_grid_texts(table,
+                  has_run ? LH_DURATION_TEXT(lh_timestamp_us(tick->ended_at) - lh_timestamp_us(tick->started_at)) : "",
+                  tick->owner, note, NULL);
     free(note);
 }
 

@@ -19,13 +19,11 @@
 static void print_created(struct lh_cli *cli, const void *answer)
 {
     const Leasehold__V1__CreateTokenResponse *response = answer;
-    char when[LH_TIME_TEXT_BYTES] = "";
 
     printf("%s\n", response->token);
-    if (response->expires_at != NULL)
-        lh_time_format(response->expires_at->seconds, when);
     fprintf(stderr, "token %s of token:%s %s%s; it is shown only now\n", response->id, cli->args.words[1],
-            response->expires_at != NULL ? "expires " : "does not expire", when);
+            response->expires_at != NULL ? "expires " : "does not expire",
+            response->expires_at != NULL ? LH_TIME_TEXT(response->expires_at->seconds) : "");
 }
 
 static enum lh_exit create(struct lh_cli *cli)

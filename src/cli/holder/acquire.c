@@ -92,11 +92,8 @@ static void print_text(const Leasehold__V1__Lease *lease, int64_t waited_us)
     struct lh_grid card = {.columns = 2};
 
     lh_add_lease_rows(&card, lease);
-    if (waited_us >= LH_US_PER_MS) {
-        char waited[LH_DURATION_TEXT_BYTES];
-        lh_duration_format(waited_us, waited);
-        lh_grid_row(&card, "waited", "%s", waited);
-    }
+    if (waited_us >= LH_US_PER_MS)
+        lh_grid_row(&card, "waited", "%s", LH_DURATION_TEXT(waited_us));
     lh_grid_print(&card, stdout);
 }
 

@@ -14,15 +14,14 @@ static void print_holder(const Leasehold__V1__Lease *lease)
 {
     const char *owner = lease->owner[0] != '\0' ? lease->owner : "an unknown owner";
     const Leasehold__V1__HandOver *asked = lease->asked;
-    char left[LH_DURATION_TEXT_BYTES];
 
     if (asked == NULL)
         return;
-    lh_duration_format(lh_duration_us(asked->answer_in), left);
     if (asked->refusal[0] != '\0')
         lh_print_line("%s, token %" PRId64 ", refused: %s", owner, lease->token, asked->refusal);
     else if (lh_duration_us(asked->answer_in) > 0)
-        lh_print_line("asked %s, token %" PRId64 ", to answer within %s", owner, lease->token, left);
+        lh_print_line("asked %s, token %" PRId64 ", to answer within %s", owner, lease->token,
+                      LH_DURATION_TEXT(lh_duration_us(asked->answer_in)));
     else
         lh_print_line("asked %s, token %" PRId64 ", who has not answered in time", owner, lease->token);
 }

@@ -13,15 +13,11 @@
 
 static void print_renewed(const struct lh_cli *cli, const Leasehold__V1__HeartbeatResult *result)
 {
-    char remaining[LH_DURATION_TEXT_BYTES] = "?", when[LH_TIME_TEXT_BYTES] = "?";
-
     if (lh_print_json(cli, result))
         return;
-    if (result->remaining != NULL)
-        lh_duration_format(lh_duration_us(result->remaining), remaining);
-    if (result->deadline != NULL)
-        lh_time_format(result->deadline->seconds, when);
-    printf("renewed: deadline in %s, %s; heartbeat %" PRId64 "\n", remaining, when, result->heartbeats);
+    printf("renewed: deadline in %s, %s; heartbeat %" PRId64 "\n",
+           result->remaining != NULL ? LH_DURATION_TEXT(lh_duration_us(result->remaining)) : "?",
+           result->deadline != NULL ? LH_TIME_TEXT(result->deadline->seconds) : "?", result->heartbeats);
 }
 
 static enum lh_exit report_heartbeat(const struct lh_cli *cli, const Leasehold__V1__HeartbeatResult *result,

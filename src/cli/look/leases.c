@@ -122,13 +122,10 @@ const struct lh_command lh_command_list = {
 
 static void add_last_hold(struct lh_grid *card, const Leasehold__V1__LastHold *last)
 {
-    char when[LH_TIME_TEXT_BYTES] = "at an unknown time";
-
-    if (last->ended_at != NULL)
-        lh_time_format(last->ended_at->seconds, when);
     lh_grid_row(card, "last hold", "%s, token %" PRId64 ", %s, %s",
                 last->owner[0] != '\0' ? last->owner : "(owner unknown)", last->token,
-                lh_end_reason_text(last->end_reason), when);
+                lh_end_reason_text(last->end_reason),
+                last->ended_at != NULL ? LH_TIME_TEXT(last->ended_at->seconds) : "at an unknown time");
     lh_add_principal(card, last->principal);
     if (last->result[0] != '\0')
         lh_grid_row(card, "result", "%s", last->result);

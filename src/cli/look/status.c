@@ -56,10 +56,8 @@ static void add_slots(struct lh_grid *card, const Leasehold__V1__GetStatusRespon
 static void print_text(struct lh_cli *cli, const Leasehold__V1__GetStatusResponse *response)
 {
     struct lh_grid card = {.columns = 2};
-    char max_block[LH_DURATION_TEXT_BYTES] = "none";
+    int64_t max_block_us = response->max_block != NULL ? lh_duration_us(response->max_block) : 0;
 
-    if (response->max_block != NULL && lh_duration_us(response->max_block) > 0)
-        lh_duration_format(lh_duration_us(response->max_block), max_block);
     lh_grid_row(&card, "server", "%s", cli->server);
     lh_grid_row(&card, "version", "%s", response->version);
     lh_grid_row(&card, "schema", "%" PRId32, response->schema_version);
@@ -76,7 +74,7 @@ static void print_text(struct lh_cli *cli, const Leasehold__V1__GetStatusRespons
         lh_grid_row(&card, "common path", "%s", response->common_path);
     if (response->warning[0] != '\0')
         lh_grid_row(&card, "warning", "%s", response->warning);
-    lh_grid_row(&card, "longest wait of a call", "%s", max_block);
+    lh_grid_row(&card, "longest wait of a call", "%s", max_block_us > 0 ? LH_DURATION_TEXT(max_block_us) : "none");
     lh_grid_row(&card, "waiters here", "%" PRId64, response->waiters);
     for (size_t i = 0; i < response->n_databases; i++)
         add_database(&card, response->databases[i], &cli->arena);

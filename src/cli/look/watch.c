@@ -71,10 +71,9 @@ static const char *shared_text(const Leasehold__V1__Lease *lease, struct lh_aren
 static void print_text(const Leasehold__V1__LeaseEvent *event)
 {
     const Leasehold__V1__Lease *lease = event->lease;
-    char now[LH_TIME_TEXT_BYTES];
+    const char *now = LH_TIME_TEXT(lh_clock_wall_us() / LH_US_PER_S);
     struct lh_arena arena = {0};
 
-    lh_time_format(lh_clock_wall_us() / LH_US_PER_S, now);
     if (lease == NULL || lease->scope == NULL) {
         printf("%s  %s\n", now, type_text(event));
         return;

@@ -119,15 +119,15 @@ static struct lh_declared *declare(struct lh_mcp *mcp, const char *ns, struct lh
 static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
 {
     struct lh_mcp_hold *hold = arg;
-    char held[LH_DURATION_TEXT_BYTES], words[600];
+    char words[600];
 
-    lh_duration_format(obstacle->held_us, held);
     if (obstacle->owner[0] == '\0')
         snprintf(words, sizeof(words), "waiting: %s; %" PRIu32 " ahead",
                  obstacle->rests_us > 0 ? "its minimum hold has not passed" : "not held", obstacle->waiters_ahead);
     else
         snprintf(words, sizeof(words), "waiting: held by %s%s for %s; %" PRIu32 " ahead", obstacle->owner,
-                 lh_holder_liveness_words(obstacle->liveness), held, obstacle->waiters_ahead);
+                 lh_holder_liveness_words(obstacle->liveness), LH_DURATION_TEXT(obstacle->held_us),
+                 obstacle->waiters_ahead);
     lh_mcp_call_progress(hold->call, words);
 }
 

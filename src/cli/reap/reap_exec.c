@@ -140,10 +140,9 @@ static bool start(struct command *command, const char *text)
 
 static void print_line(struct command *command)
 {
-    char name[LH_SCOPE_NAME_BYTES];
 
     command->line[command->line_size] = '\0';
-    lh_error_print("%s: %s", lh_scope_name(command->lease->namespace_text, command->lease->key, name), command->line);
+    lh_error_print("%s: %s", LH_SCOPE_NAME(command->lease->namespace_text, command->lease->key), command->line);
     command->line_size = 0;
 }
 
@@ -240,11 +239,10 @@ static void finish(struct command *command)
 
 static void tell(const struct command *command, enum end end, int status, int64_t limit_us, struct lh_error *error)
 {
-    char limit[LH_DURATION_TEXT_BYTES], how[96];
+    char how[96];
 
-    lh_duration_format(limit_us, limit);
     if (end == END_LATE)
-        snprintf(how, sizeof(how), "the command ran over its limit of %s and was killed", limit);
+        snprintf(how, sizeof(how), "the command ran over its limit of %s and was killed", LH_DURATION_TEXT(limit_us));
     else if (end == END_DISCONNECTED)
         snprintf(how, sizeof(how), "the connection to the database was lost while the command ran");
     else if (WIFSIGNALED(status))

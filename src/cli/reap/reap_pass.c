@@ -112,10 +112,9 @@ static void report_failures(struct lh_reap_pass *pass)
         const Leasehold__V1__ReapFailure *failure = pass->total.failures[i];
         const Leasehold__V1__Scope *scope = failure->lease != NULL ? failure->lease->scope : NULL;
         const char *name = scope != NULL ? lh_scope_text(scope, &pass->arena) : "?";
-        char when[LH_TIME_TEXT_BYTES] = "none, an administrator must act";
+        const char *when = failure->next_try_at != NULL ? LH_TIME_TEXT(failure->next_try_at->seconds)
+                                                        : "none, an administrator must act";
 
-        if (failure->next_try_at != NULL)
-            lh_time_format(failure->next_try_at->seconds, when);
         lh_error_print("could not reap %s (%" PRId32 " times so far): %s; next try: %s", name, failure->reap_failures,
                        failure->error, when);
     }
@@ -217,14 +216,13 @@ static void on_outcome(void *arg, const struct lh_reap_outcome *outcome)
     struct run *run = arg;
     struct lh_reap_pass *pass = run->pass;
     const struct lh_embed_lease *lease = outcome->lease;
-    char name[LH_SCOPE_NAME_BYTES];
 
     if (outcome->is_reaped)
         add_reaped(pass, 1);
     else
         lh_reap_pass_add_failed(pass, lease, outcome->error, outcome->reap_failures, outcome->next_try_at_us);
     if (outcome->is_reaped && run->is_verbose)
-        lh_error_print("reaped %s of %s, token %" PRId64, lh_scope_name(lease->namespace_text, lease->key, name),
+        lh_error_print("reaped %s of %s, token %" PRId64, LH_SCOPE_NAME(lease->namespace_text, lease->key),
                        lease->owner[0] != '\0' ? lease->owner : "an unknown owner", lease->token);
     show_progress(run);
 }

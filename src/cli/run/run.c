@@ -54,7 +54,7 @@ static enum lh_exit on_lost(struct lh_run *run)
 {
     struct lh_run_lease *lease = &run->lease;
     const char *reason = "unreachable", *words = "no renewal got through in time", *name = "lease";
-    char stopped[96], pause[LH_DURATION_TEXT_BYTES];
+    char stopped[96];
 
     if (lh_run_lease_is_lost(lease)) {
         name = lease->lost_name;
@@ -64,8 +64,8 @@ static enum lh_exit on_lost(struct lh_run *run)
     /* The server answered: it was not asked. */
     if (run->pause_us > run->asked.duration_us / 2 &&
         (lease->lost == 0 || lease->lost == LH_LOST_UNREACHABLE || lease->lost == LH_LOST_EXPIRED)) {
-        lh_duration_format(run->pause_us, pause);
-        snprintf(stopped, sizeof(stopped), "leasehold run did not run for %s, so no renewal was sent", pause);
+        snprintf(stopped, sizeof(stopped), "leasehold run did not run for %s, so no renewal was sent",
+                 LH_DURATION_TEXT(run->pause_us));
         reason = "stopped";
         words = stopped;
     }

@@ -129,7 +129,7 @@ static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
     struct lh_run_lease *lease = arg;
     const char *const *words = lease->cli->args.words;
     const char *owner = obstacle->owner[0] != '\0' ? obstacle->owner : "an unknown owner";
-    char held[LH_DURATION_TEXT_BYTES], holder[400], name[LH_SCOPE_NAME_BYTES];
+    char holder[400];
 
     if (obstacle->token == 0 && obstacle->rests_us > 0)
         snprintf(holder, sizeof(holder), "its minimum hold has not passed; %" PRIu32 " ahead", obstacle->waiters_ahead);
@@ -145,14 +145,12 @@ static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
     lh_run_status_tell(lease->status_file, "waiting", "owner", owner, holder);
     if (!lease->tells_waiting)
         return;
-    if (obstacle->token == 0 && obstacle->rests_us > 0) {
-        lh_duration_format(obstacle->rests_us, held);
-        lh_error_print("waiting for %s: %s; it rests for %s more", lh_scope_name(words[0], words[1], name), holder,
-                       held);
-        return;
-    }
-    lh_duration_format(obstacle->held_us, held);
-    lh_error_print("waiting for %s: %s; held for %s", lh_scope_name(words[0], words[1], name), holder, held);
+    if (obstacle->token == 0 && obstacle->rests_us > 0)
+        lh_error_print("waiting for %s: %s; it rests for %s more", LH_SCOPE_NAME(words[0], words[1]), holder,
+                       LH_DURATION_TEXT(obstacle->rests_us));
+    else
+        lh_error_print("waiting for %s: %s; held for %s", LH_SCOPE_NAME(words[0], words[1]), holder,
+                       LH_DURATION_TEXT(obstacle->held_us));
 }
 
 /* --- asking --- */

@@ -64,13 +64,12 @@ struct acquire_op *lh_acquire_create(const struct lh_acquire_scope *scopes, size
 {
     struct acquire_op *op = lh_alloc_zero(1, sizeof(*op) + count * sizeof(op->items[0]));
     const char *owner = options->owner != NULL ? options->owner : scopes[0].declared->client->owner;
-    char name[LH_SCOPE_NAME_BYTES];
 
     for (; op->count < count; op->count++) {
         op->items[op->count].wanted = scopes[op->count];
         op->items[op->count].wanted.key = lh_arena_strdup(&op->strings, scopes[op->count].key);
     }
-    op->name = lh_arena_strdup(&op->strings, lh_scope_name(scopes[0].declared->text, scopes[0].key, name));
+    op->name = lh_arena_strdup(&op->strings, LH_SCOPE_NAME(scopes[0].declared->text, scopes[0].key));
     op->is_own_key = options->lease_key != NULL;
     op->key = op->is_own_key ? *lease_key : lh_uuid_random();
     op->options = *options;

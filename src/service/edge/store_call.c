@@ -67,11 +67,10 @@ bool lh_store_call_is_answered(struct lh_store_call *store_call, enum lh_status 
 
 void lh_store_call_fail_not_held(const struct lh_store_call *store_call)
 {
-    char name[LH_SCOPE_NAME_BYTES];
+    const char *name = LH_SCOPE_NAME(store_call->ns, store_call->key);
     struct lh_failure failure = {.status = LH_NOT_HELD, .ns = store_call->ns, .key = store_call->key};
     char *words;
 
-    lh_scope_name(store_call->ns, store_call->key, name);
     if (store_call->token != 0)
         words = lh_format("lease %s is not held with token %lld", name, (long long)store_call->token);
     else

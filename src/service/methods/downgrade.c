@@ -63,7 +63,7 @@ static void fail(const struct downgrade_call *downgrade)
 {
     const struct lh_holder_item *item = &downgrade->entry.item;
     struct lh_failure failure = {.ns = item->ns, .key = item->key, .message = item->message};
-    char name[LH_SCOPE_NAME_BYTES], words[LH_CONTENTION_TEXT_BYTES];
+    char words[LH_CONTENTION_TEXT_BYTES];
 
     if (downgrade->downgrade.is_over_quota) {
         failure.status = LH_QUOTA_EXCEEDED;
@@ -73,7 +73,7 @@ static void fail(const struct downgrade_call *downgrade)
     } else if (item->outcome == LH_OUTCOME_LOST) {
         failure.status = LH_NOT_HELD;
         snprintf(words, sizeof(words), "lease %s is not held with this lease key: %s",
-                 lh_scope_name(item->ns, item->key, name), item->message);
+                 LH_SCOPE_NAME(item->ns, item->key), item->message);
         failure.message = words;
     } else if (!is_connected(lh_places_of(downgrade->service->places, item->ns, item->key))) {
         lh_call_fail(downgrade->call, LH_DATABASE_UNAVAILABLE, NULL, item->ns, item->key);

@@ -44,14 +44,13 @@ static const char *age(int64_t age_us, char text[LH_DURATION_TEXT_BYTES])
     if (age_us < 10 * LH_US_PER_S)
         snprintf(text, LH_DURATION_TEXT_BYTES, "%.1f s", (double)age_us / (double)LH_US_PER_S);
     else
-        lh_duration_format(age_us, text);
+        return lh_duration_format(age_us, text);
     return text;
 }
 
 static void append_scope(struct sentence *sentence, const char *ns, const char *key)
 {
-    char name[LH_SCOPE_NAME_BYTES];
-    append(sentence, "lease %s", lh_scope_name(ns, key, name));
+    append(sentence, "lease %s", LH_SCOPE_NAME(ns, key));
 }
 
 static void append_heartbeats(struct sentence *sentence, const struct lh_held_lease *lease)
@@ -181,12 +180,10 @@ void lh_contention_wait_timeout(const char *ns, const char *key, int64_t wait_us
                                 const struct lh_contention *contention, char text[LH_CONTENTION_TEXT_BYTES])
 {
     struct sentence sentence = {.text = text};
-    char wait[LH_DURATION_TEXT_BYTES];
 
     text[0] = '\0';
-    lh_duration_format(wait_us, wait);
     if (wait_us > 0)
-        append(&sentence, "the wait of %s has passed: ", wait);
+        append(&sentence, "the wait of %s has passed: ", LH_DURATION_TEXT(wait_us));
     else
         append(&sentence, "the wait is over, for the holder is not known to be alive: ");
     append_held(&sentence, ns, key, contention);
@@ -198,14 +195,12 @@ void lh_contention_blocking_timeout(const char *ns, const char *key, int64_t max
                                     const struct lh_contention *contention, char text[LH_CONTENTION_TEXT_BYTES])
 {
     struct sentence sentence = {.text = text};
-    char limit[LH_DURATION_TEXT_BYTES];
 
     text[0] = '\0';
-    lh_duration_format(max_block_us, limit);
     append(&sentence,
            "a call blocks for at most %s here: call again with the same lease key and what is left of the wait, the "
            "place in the queue is kept for 10 s; ",
-           limit);
+           LH_DURATION_TEXT(max_block_us));
     append_held(&sentence, ns, key, contention);
 }
 
