@@ -123,13 +123,23 @@ def test_links_in_the_directory_of_the_state_are_not_followed(run, tmp_path):
     place.mkdir()
     elsewhere.write_text(STATE)
     (place / "terraform.tfstate").symlink_to(elsewhere)
-    (place / "terraform.tfstate.new").symlink_to(elsewhere)
     one = run("links", "--state", str(place))
     assert one.send("GET", "TF_HTTP_ADDRESS")[0] == 500
     other = STATE.replace('"serial": 1', '"serial": 2')
     assert one.send("POST", "TF_HTTP_ADDRESS", "", other) == (200, "")
     assert elsewhere.read_text() == STATE and os.listdir(place) == ["terraform.tfstate"]
     assert (place / "terraform.tfstate").read_text() == other and not (place / "terraform.tfstate").is_symlink()
+    assert one.end() == 0
+
+
+def test_a_file_that_another_run_is_writing_stays(run, tmp_path):
+    """One that has lost its lease, and whose disk is slow."""
+    (tmp_path / "terraform.tfstate.new").write_text("another's")
+    one = run("beside", "--state", str(tmp_path))
+    assert one.send("POST", "TF_HTTP_ADDRESS", "", STATE) == (200, "")
+    assert sorted(os.listdir(tmp_path)) == ["terraform.tfstate", "terraform.tfstate.new"]
+    assert (tmp_path / "terraform.tfstate.new").read_text() == "another's" and (tmp_path / "terraform.tfstate").read_text() == STATE
+    assert (tmp_path / "terraform.tfstate").stat().st_mode & 0o777 == 0o600
     assert one.end() == 0
 
 

@@ -196,7 +196,8 @@ static bool is_state(struct evbuffer *body)
     return is_object;
 }
 
-/* A whole new file takes the old one's place, or the old one stays. */
+/* A whole new file takes the old one's place, or the old one stays. Its name is its own: a run that lost its lease while the
+   disk was slow may still be at its file when the next one writes. */
 static void write_state(struct lh_terraform *terraform, struct evhttp_request *request)
 {
     struct evbuffer *body = evhttp_request_get_input_buffer(request);
@@ -208,9 +209,8 @@ static void write_state(struct lh_terraform *terraform, struct evhttp_request *r
         say(request, HTTP_BADREQUEST, "the state is not a JSON object; the old one stays");
         return;
     }
-    fresh = lh_format("%s.new", terraform->state);
-    unlink(fresh); /* of a run that was killed; or a link that leads elsewhere */
-    fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    fresh = lh_format("%s.XXXXXX", terraform->state);
+    fd = mkostemp(fresh, O_CLOEXEC); /* for its owner alone; it follows no link */
     is_written = fd >= 0 && write_all(fd, body);
     error = errno;
 
@@ -224,7 +224,8 @@ static void write_state(struct lh_terraform *terraform, struct evhttp_request *r
         else
             say(request, HTTP_INTERNAL, strerror(errno));
     }
-    unlink(fresh);
+    if (fd >= 0)
+        unlink(fresh);
     free(fresh);
 }
 
