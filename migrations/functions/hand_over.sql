@@ -29,7 +29,7 @@ as $$
 $$;
 
 -- Ask the holders of a scope, with this token (null: all of them), but not `p_asker`. One who has a request keeps it until its answer_by; it is a new one
--- after that, with `p_is_once` where another waiter asked. Returns the requests of all of them, none where nobody holds it. Locks the rows that
+-- after that, or where it was asked by a clock that has stepped back since, with `p_is_once` where another waiter asked. Returns the requests of all of them, none where nobody holds it. Locks the rows that
 -- it writes, and those of ended leases, which it deletes.
 create or replace function leasehold_internal.ask_holders(
   p_namespace text, p_key text, p_token bigint, p_asker uuid, p_asked_by text, p_principal text, p_reason text, p_is_once boolean)
@@ -63,7 +63,7 @@ begin
          asker = excluded.asker,
          refusal = null,
          refused_at = null
-   where o.answer_by <= v_now and not (p_is_once and o.asker is not distinct from p_asker);
+   where (o.answer_by <= v_now or o.asked_at > v_now + interval '1 s') and not (p_is_once and o.asker is not distinct from p_asker);
   get diagnostics v_count = row_count;
   if v_count > 0 then
     perform leasehold_internal.tell_asked(v_now);

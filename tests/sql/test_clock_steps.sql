@@ -117,4 +117,11 @@ select is(pg_temp.ticks('t.last'), '1 due, 11 done', 'what comes is made when it
 select pg_temp.pass('10 hours 31 min');
 select is((select count(*) || ' ' || max(state) from leasehold.tick where schedule = 't.last' and at > clock_timestamp() + interval '10 hours'), '1 done', 'and nothing a second time');
 select is((select next_at - starts_at from leasehold.schedule where name = 't.future'), interval '0', 'a schedule that begins later begins then');
+
+-- A holder that was asked an hour ahead.
+select leasehold.acquire('h', 'asked', '30 s');
+select count(*) from leasehold.ask_hand_over('h', 'asked', reason => 'first');
+select is(reason, 'first', 'a request is open until its answer_by') from leasehold.ask_hand_over('h', 'asked', reason => 'second');
+update leasehold.hand_over set asked_at = asked_at + interval '1 hour', answer_by = answer_by + interval '1 hour';
+select is(reason, 'third', 'or until the clock steps back behind it') from leasehold.ask_hand_over('h', 'asked', reason => 'third');
 select * from finish();
