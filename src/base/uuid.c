@@ -40,16 +40,19 @@ bool lh_uuid_parse(const char *text, struct lh_uuid *uuid)
     return text[at] == '\0';
 }
 
-void lh_uuid_format(const struct lh_uuid *uuid, char text[LH_UUID_TEXT_BYTES])
+char *lh_uuid_format(const struct lh_uuid *uuid, char text[LH_UUID_TEXT_BYTES])
 {
     static const char digits[] = "0123456789abcdef";
+    char *to = text;
+
     for (size_t i = 0; i < sizeof(uuid->bytes); i++) {
         if (i == 4 || i == 6 || i == 8 || i == 10)
-            *text++ = '-';
-        *text++ = digits[uuid->bytes[i] >> 4];
-        *text++ = digits[uuid->bytes[i] & 0x0f];
+            *to++ = '-';
+        *to++ = digits[uuid->bytes[i] >> 4];
+        *to++ = digits[uuid->bytes[i] & 0x0f];
     }
-    *text = '\0';
+    *to = '\0';
+    return text;
 }
 
 bool lh_uuid_equal(const struct lh_uuid *a, const struct lh_uuid *b)

@@ -123,11 +123,11 @@ static struct cell cell_of(const ProtobufCMessage *message, const struct lh_colu
     }
 }
 
-static void json_time(int64_t time_us, char text[LH_JSON_TIME_BYTES])
+static const char *json_time(int64_t time_us, char text[LH_JSON_TIME_BYTES])
 {
     int64_t fraction_us = (time_us % LH_US_PER_S + LH_US_PER_S) % LH_US_PER_S;
 
-    lh_json_timestamp((time_us - fraction_us) / LH_US_PER_S, (int32_t)fraction_us * 1000, text);
+    return lh_json_timestamp((time_us - fraction_us) / LH_US_PER_S, (int32_t)fraction_us * 1000, text);
 }
 
 /* --- text --- */
@@ -152,8 +152,7 @@ const char *lh_column_text(const void *message, const struct lh_column *column, 
         return lh_arena_strdup(arena, LH_TIME_TEXT(cell.number / LH_US_PER_S));
     case LH_COLUMN_INSTANT:
     case LH_COLUMN_NEXT:
-        json_time(cell.number, text);
-        return lh_arena_strdup(arena, text);
+        return lh_arena_strdup(arena, json_time(cell.number, text));
     case LH_COLUMN_BOOL:
         return cell.number != 0 ? "yes" : "no";
     default:
@@ -233,11 +232,10 @@ static json_t *cell_json(const ProtobufCMessage *message, const struct lh_column
         return json_sprintf("%lld", (long long)cell.number);
     case LH_COLUMN_DURATION:
     case LH_COLUMN_HELD:
-        lh_json_duration(cell.number / LH_US_PER_S, (int32_t)(cell.number % LH_US_PER_S) * 1000, text);
-        return json_string(text);
+        return json_string(
+            lh_json_duration(cell.number / LH_US_PER_S, (int32_t)(cell.number % LH_US_PER_S) * 1000, text));
     case LH_COLUMN_TIME:
-        json_time(cell.number, text);
-        return json_string(text);
+        return json_string(json_time(cell.number, text));
     case LH_COLUMN_BOOL:
         return json_boolean(cell.number != 0);
     case LH_COLUMN_LIST:

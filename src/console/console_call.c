@@ -66,8 +66,8 @@ static void add_session(json_t *answer, const struct session *session)
     if (session == NULL)
         return;
     left_us = session->ends_at_us - lh_clock_us();
-    lh_json_timestamp(time(NULL) + left_us / LH_US_PER_S, 0, text);
-    json_object_set_new(answer, "expires_at", json_string(text));
+    json_object_set_new(answer, "expires_at",
+                        json_string(lh_json_timestamp(time(NULL) + left_us / LH_US_PER_S, 0, text)));
 }
 
 static json_t *put_together(const struct call *call)

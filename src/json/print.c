@@ -34,7 +34,7 @@ static void append_fraction(char *text, size_t size, int32_t nanos)
         snprintf(text + used, size - used, ".%09d", nanos);
 }
 
-void lh_json_duration(int64_t seconds, int32_t nanos, char text[LH_JSON_TIME_BYTES])
+const char *lh_json_duration(int64_t seconds, int32_t nanos, char text[LH_JSON_TIME_BYTES])
 {
     bool is_negative = seconds < 0 || nanos < 0;
     uint64_t whole = seconds < 0 ? 0 - (uint64_t)seconds : (uint64_t)seconds;
@@ -42,21 +42,21 @@ void lh_json_duration(int64_t seconds, int32_t nanos, char text[LH_JSON_TIME_BYT
     snprintf(text, LH_JSON_TIME_BYTES, "%s%" PRIu64, is_negative ? "-" : "", whole);
     if (nanos != 0)
         append_fraction(text, LH_JSON_TIME_BYTES, nanos < 0 ? -nanos : nanos);
-    strcat(text, "s");
+    return strcat(text, "s");
 }
 
-void lh_json_timestamp(int64_t seconds, int32_t nanos, char text[LH_JSON_TIME_BYTES])
+const char *lh_json_timestamp(int64_t seconds, int32_t nanos, char text[LH_JSON_TIME_BYTES])
 {
     time_t when = (time_t)seconds;
     struct tm tm;
 
     if (gmtime_r(&when, &tm) == NULL || strftime(text, LH_JSON_TIME_BYTES, "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
-        snprintf(text, LH_JSON_TIME_BYTES, "out of range");
-        return;
+        strcpy(text, "out of range");
+        return text;
     }
     if (nanos != 0)
         append_fraction(text, LH_JSON_TIME_BYTES, nanos);
-    strcat(text, "Z");
+    return strcat(text, "Z");
 }
 
 /* Names such as "min_duration" travel as "minDuration" in a FieldMask, whatever names the fields themselves have. */
@@ -310,14 +310,10 @@ static json_t *message_to_json(const ProtobufCMessage *message, enum lh_json_fie
 
     if (descriptor == &google__protobuf__duration__descriptor) {
         const Google__Protobuf__Duration *duration = (const void *)message;
-        lh_json_duration(duration->seconds, duration->nanos, text);
-        return json_string(text);
+        return json_string(lh_json_duration(duration->seconds, duration->nanos, text));
     }
-    if (descriptor == &google__protobuf__timestamp__descriptor) {
-        const Google__Protobuf__Timestamp *timestamp = (const void *)message;
-        lh_json_timestamp(timestamp->seconds, timestamp->nanos, text);
-        return json_string(text);
-    }
+    if (descriptor == &google__protobuf__timestamp__descriptor)
+        return json_string(LH_JSON_TIMESTAMP((const Google__Protobuf__Timestamp *)(const void *)message));
     if (descriptor == &google__protobuf__field_mask__descriptor)
         return mask_to_json((const void *)message);
     if (is_wrapper(descriptor))

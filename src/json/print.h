@@ -24,7 +24,9 @@ bool lh_json_print(FILE *out, const ProtobufCMessage *message);
 
 /* "1.500s", "2026-11-20T18:28:57.123456Z": no digits, three, six or nine, as few as are exact. */
 #define LH_JSON_TIME_BYTES 48
-void lh_json_duration(int64_t seconds, int32_t nanos, char text[LH_JSON_TIME_BYTES]);
-void lh_json_timestamp(int64_t seconds, int32_t nanos, char text[LH_JSON_TIME_BYTES]);
+const char *lh_json_duration(int64_t seconds, int32_t nanos, char text[LH_JSON_TIME_BYTES]);
+const char *lh_json_timestamp(int64_t seconds, int32_t nanos, char text[LH_JSON_TIME_BYTES]);
+/* The same, of a google.protobuf.Timestamp, until the end of the block that it stands in, which a branch is too. */
+#define LH_JSON_TIMESTAMP(at) lh_json_timestamp((at)->seconds, (at)->nanos, (char[LH_JSON_TIME_BYTES]){0})
 
 #endif

@@ -377,12 +377,11 @@ static void create_listener(struct pg_store *store)
 {
     static const struct lh_pg_listener_events events = {on_listener_up, NULL, on_notify};
     struct lh_pg_listener_options options;
-    char uuid[LH_UUID_TEXT_BYTES], name[CONN_NAME_BYTES];
+    char name[CONN_NAME_BYTES];
     char channel[CHANNEL_BYTES] = "leasehold_";
     size_t used = strlen(channel);
 
-    lh_uuid_format(&store->base.coordinator, uuid);
-    for (const char *c = uuid; *c != '\0'; c++)
+    for (const char *c = LH_UUID_TEXT(&store->base.coordinator); *c != '\0'; c++)
         if (*c != '-')
             channel[used++] = *c;
     channel[used] = '\0';

@@ -32,11 +32,7 @@
 /* "2026-11-28T03:00:00Z", which is the key of its lease. */
 static void add_instant(struct lh_grid *table, const Google__Protobuf__Timestamp *at)
 {
-    char text[LH_JSON_TIME_BYTES] = "";
-
-    if (at != NULL)
-        lh_json_timestamp(at->seconds, at->nanos, text);
-    lh_grid_texts(table, text, NULL);
+    lh_grid_texts(table, at != NULL ? LH_JSON_TIMESTAMP(at) : "", NULL);
 }
 
 static void add_duration_row(struct lh_grid *card, const char *name, const Google__Protobuf__Duration *duration,
@@ -107,12 +103,9 @@ static const char *colour_of(size_t column, const char *cell)
 static char *note_of(const Leasehold__V1__Tick *tick)
 {
     const char *by_hand = tick->by_hand ? "by hand; " : "";
-    char until[LH_JSON_TIME_BYTES];
 
-    if (tick->instants > 1 && tick->until_at != NULL) {
-        lh_json_timestamp(tick->until_at->seconds, tick->until_at->nanos, until);
-        return lh_format("%lld instants until %s", (long long)tick->instants, until);
-    }
+    if (tick->instants > 1 && tick->until_at != NULL)
+        return lh_format("%lld instants until %s", (long long)tick->instants, LH_JSON_TIMESTAMP(tick->until_at));
     if (tick->error[0] != '\0')
         return lh_format("%s%.*s", by_hand, (int)lh_utf8_cut(tick->error, strlen(tick->error), 200), tick->error);
     if (tick->result[0] != '\0')
@@ -149,11 +142,8 @@ static void print_shown(struct lh_cli *cli, const void *answer)
 
     print_settings(response->schedule, &cli->arena);
     printf("\nnext\n");
-    for (size_t i = 0; i < response->n_next; i++) {
-        char text[LH_JSON_TIME_BYTES];
-        lh_json_timestamp(response->next[i]->seconds, response->next[i]->nanos, text);
-        printf("  %s\n", text);
-    }
+    for (size_t i = 0; i < response->n_next; i++)
+        printf("  %s\n", LH_JSON_TIMESTAMP(response->next[i]));
     if (response->n_next == 0)
         printf("  none\n");
     printf("\nlast\n");
@@ -309,11 +299,8 @@ static enum lh_exit pause_or_resume(struct lh_cli *cli)
 static void print_due(struct lh_cli *cli, const void *answer)
 {
     const Google__Protobuf__Timestamp *due = ((const Leasehold__V1__RunScheduleNowResponse *)answer)->at;
-    char at[LH_JSON_TIME_BYTES] = "";
 
-    if (due != NULL)
-        lh_json_timestamp(due->seconds, due->nanos, at);
-    printf("%s is due at %s\n", cli->args.words[1], at);
+    printf("%s is due at %s\n", cli->args.words[1], due != NULL ? LH_JSON_TIMESTAMP(due) : "");
 }
 
 /* Within a second a repeat finds the same tick; later it would make another one. */

@@ -94,10 +94,9 @@ enum lh_exit lh_schedule_set(struct lh_cli *cli, const char *name, const char *e
         schedule.time_zone = (char *)(uintptr_t)time_zone;
     response = set(cli, name, &schedule);
     if (response != NULL && response->schedule != NULL && !lh_print_json(cli, response->schedule)) {
-        char next[LH_JSON_TIME_BYTES] = "never";
-        if (response->schedule->next_at != NULL)
-            lh_json_timestamp(response->schedule->next_at->seconds, response->schedule->next_at->nanos, next);
-        printf("%s: %s in %s, next %s\n", name, response->schedule->expression, response->schedule->time_zone, next);
+        const Leasehold__V1__Schedule *stored = response->schedule;
+        printf("%s: %s in %s, next %s\n", name, stored->expression, stored->time_zone,
+               stored->next_at != NULL ? LH_JSON_TIMESTAMP(stored->next_at) : "never");
     }
     return cli->status;
 }

@@ -170,10 +170,8 @@ void lh_acquire_pack(struct lh_request *request, struct lh_buffer *buffer)
     struct acquire_op *op = LH_CONTAINER(struct acquire_op, request, request);
     const struct lh_acquire_scope *wanted = &op->items[0].wanted;
     struct lh_arena arena = {0};
-    char key[LH_UUID_TEXT_BYTES];
 
-    lh_uuid_format(&op->key, key);
-    lh_pack_message(&lh_acquire_message(lh_pack_scope(wanted->declared, wanted->key, &arena), key,
+    lh_pack_message(&lh_acquire_message(lh_pack_scope(wanted->declared, wanted->key, &arena), LH_UUID_TEXT(&op->key),
                                         wanted->declared->options.duration_us, &op->options, left_us(op), &arena)
                          ->base,
                     buffer);
@@ -199,14 +197,12 @@ void lh_acquire_all_pack(struct lh_request *request, struct lh_buffer *buffer)
     struct acquire_op *op = LH_CONTAINER(struct acquire_op, request, request);
     Leasehold__V1__AcquireAllRequest message = LEASEHOLD__V1__ACQUIRE_ALL_REQUEST__INIT;
     struct lh_arena arena = {0};
-    char key[LH_UUID_TEXT_BYTES];
 
-    lh_uuid_format(&op->key, key);
     message.items = lh_arena_alloc(&arena, op->count * sizeof(message.items[0]));
     for (; message.n_items < op->count; message.n_items++)
         message.items[message.n_items] = pack_item(&op->items[message.n_items].wanted, &arena);
     message.duration = lh_pack_duration(op->items[0].wanted.declared->options.duration_us, &arena);
-    message.lease_key = key;
+    message.lease_key = LH_UUID_TEXT(&op->key);
     message.owner = (char *)(uintptr_t)op->options.owner;
     message.wait_forever = op->options.wait_us == LH_FOREVER;
     message.wait = pack_wait(op->options.wait_us, left_us(op), &arena);

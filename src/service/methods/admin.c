@@ -365,7 +365,6 @@ void lh_get_status_on_request(struct lh_asked *asked, const void *request)
     struct lh_service *service = asked->service;
     struct lh_store *store = service->store;
     struct lh_arena *arena = &service->scratch;
-    char coordinator[LH_UUID_TEXT_BYTES];
     struct lh_coordinator_stats stats;
     struct lh_server_facts server = {0};
     struct lh_readiness readiness;
@@ -373,8 +372,8 @@ void lh_get_status_on_request(struct lh_asked *asked, const void *request)
 
     if (lh_permit_token(call)) {
         bool is_admin = lh_permit_is_admin(call);
+        char *coordinator = LH_UUID_TEXT(&store->coordinator);
         lh_places_stats(service->places, &stats);
-        lh_uuid_format(&store->coordinator, coordinator);
         leasehold__v1__get_status_response__init(&response);
         response.version = service->version;
         response.schema_version = store->ops->schema_version(store);

@@ -7,14 +7,6 @@
 #include "service/call_internal.h"
 #include "service/words_internal.h"
 
-static const char *key_text(const struct lh_uuid *lease_key, struct lh_arena *arena)
-{
-    char *text = lh_arena_alloc(arena, LH_UUID_TEXT_BYTES);
-
-    lh_uuid_format(lease_key, text);
-    return text;
-}
-
 static void send(struct lh_asked *asked, enum lh_admin_verb verb, const char *key, int64_t token,
                  struct lh_schedule_settings *settings, lh_rows_cb *on_done)
 {
@@ -80,7 +72,7 @@ void lh_ask_hand_over_on_request(struct lh_asked *asked, const void *message)
     lh_schedule_setting(&settings, "key", key);
     lh_schedule_setting(&settings, "reason", request->reason);
     if (is_waiter)
-        lh_schedule_setting(&settings, "lease_key", key_text(&lease_key, v->arena));
+        lh_schedule_setting(&settings, "lease_key", lh_arena_strdup(v->arena, LH_UUID_TEXT(&lease_key)));
     if (request->owner[0] != '\0')
         lh_schedule_setting(&settings, "owner", request->owner);
     if (request->token != 0)
@@ -125,7 +117,7 @@ void lh_refuse_hand_over_on_request(struct lh_asked *asked, const void *message)
         return;
     settings.change.ns = ns;
     lh_schedule_setting(&settings, "key", key);
-    lh_schedule_setting(&settings, "lease_key", key_text(&lease_key, v->arena));
+    lh_schedule_setting(&settings, "lease_key", lh_arena_strdup(v->arena, LH_UUID_TEXT(&lease_key)));
     lh_schedule_setting(&settings, "reason", request->reason);
     send(asked, LH_ADMIN_REFUSE_HAND_OVER, key, 0, &settings, on_refused);
 }

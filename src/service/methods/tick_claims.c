@@ -263,7 +263,6 @@ static struct claim *keep(struct lh_asked *asked, const struct lh_acquire *acqui
     struct claim *claim = lh_alloc_zero(1, sizeof(*claim));
     struct lh_arena *memory = &claim->memory;
     struct lh_schedule_settings *settings = &claim->settings;
-    char lease_key[LH_UUID_TEXT_BYTES];
     int64_t most_us = asked->service->max_block_us; /* 0: no limit */
     int64_t wait_us = most_us > 0 && most_us < acquire->wait_us ? most_us : acquire->wait_us;
 
@@ -272,12 +271,11 @@ static struct claim *keep(struct lh_asked *asked, const struct lh_acquire *acqui
     claim->caller = caller;
     claim->arrived_us = lh_rpc_call_arrived_us(asked->call);
     claim->until_us = claim->arrived_us + wait_us;
-    lh_uuid_format(&acquire->lease_key, lease_key);
     settings->change.ns = lh_arena_strdup(memory, acquire->ns);
     lh_schedule_setting(settings, "labels",
                         lh_arena_strdup(memory, acquire->terms.labels)); /* the first, see reply() */
     lh_schedule_setting(settings, "owner", lh_arena_strdup(memory, acquire->terms.owner));
-    lh_schedule_setting(settings, "lease_key", lh_arena_strdup(memory, lease_key));
+    lh_schedule_setting(settings, "lease_key", lh_arena_strdup(memory, LH_UUID_TEXT(&acquire->lease_key)));
     if (acquire->terms.duration_us > 0)
         lh_schedule_number(settings, "duration", acquire->terms.duration_us, memory);
     if (claim->service->loop != NULL)

@@ -110,15 +110,11 @@ static void ask(const struct wanted *wanted, const struct lh_access_caller *who)
                                       .state = wanted->state,
                                       .since_us = wanted->since_us};
     struct lh_store_call *store_call;
-    char id[LH_UUID_TEXT_BYTES];
 
     names[0] = ns;
     if (include_children)
         lh_access_tops(who, wanted->method->right, ns, names);
-    if (wanted->method->view == LH_VIEW_DAEMONS) {
-        lh_uuid_format(&store->coordinator, id);
-        request.key = id;
-    }
+    request.key = wanted->method->view == LH_VIEW_DAEMONS ? LH_UUID_TEXT(&store->coordinator) : request.key;
     store_call = lh_store_call_create(wanted->call, wanted->ns, wanted->key[0] != '\0' ? wanted->key : NULL);
     if (store_call == NULL)
         return;

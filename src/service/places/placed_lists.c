@@ -370,13 +370,10 @@ static enum lh_status ask_view(struct gather *gather)
 {
     struct lh_store *store = gather->places->list[gather->at].store;
     struct lh_view_request request = gather->request;
-    char id[LH_UUID_TEXT_BYTES];
 
     request.page_size = gather->page_size - (int32_t)gather->count;
-    if (request.view == LH_VIEW_DAEMONS) { /* this daemon has another name in each */
-        lh_uuid_format(&store->coordinator, id);
-        request.key = id;
-    }
+    /* This daemon has another name in each. */
+    request.key = request.view == LH_VIEW_DAEMONS ? LH_UUID_TEXT(&store->coordinator) : request.key;
     return store->ops->view == NULL ? LH_UNIMPLEMENTED : store->ops->view(store, &request, on_view, gather);
 }
 

@@ -43,15 +43,13 @@ bool lh_hold_refuse(struct hold *hold, const Leasehold__V1__RefuseHandOver *refu
     struct lh_requester by = lh_call_requester(hold->call);
     struct lh_admin_request wanted = {
         .verb = LH_ADMIN_REFUSE_HAND_OVER, .by = &by, .ns = hold->acquire.ns, .change = &settings.change};
-    char lease_key[LH_UUID_TEXT_BYTES];
 
     if (hold->state == HOLD_NEW)
         return lh_violations_add(violations, "refuse", "must come after acquire");
     if (!lh_validate_words(&v, refuse->reason, "refuse.reason", 1))
         return false;
-    lh_uuid_format(&hold->acquire.lease_key, lease_key);
     lh_schedule_setting(&settings, "key", hold->acquire.key);
-    lh_schedule_setting(&settings, "lease_key", lease_key);
+    lh_schedule_setting(&settings, "lease_key", LH_UUID_TEXT(&hold->acquire.lease_key));
     lh_schedule_setting(&settings, "reason", refuse->reason);
     if (hold->state == HOLD_HELD) /* where it is not done, the request stays open, and the client may refuse again */
         hold->service->store->ops->administer(hold->service->store, &wanted, on_refused, NULL);

@@ -85,10 +85,8 @@ void lh_hold_tell_lost(struct hold *hold, enum lh_end_reason reason, const char 
     struct lh_arena *arena = &hold->service->scratch;
     Leasehold__V1__HeartbeatResult lost = LEASEHOLD__V1__HEARTBEAT_RESULT__INIT;
     Leasehold__V1__HoldEvent event;
-    char lease_key[LH_UUID_TEXT_BYTES];
 
-    lh_uuid_format(&hold->acquire.lease_key, lease_key);
-    lost.lease_key = lease_key;
+    lost.lease_key = LH_UUID_TEXT(&hold->acquire.lease_key);
     lost.outcome = LEASEHOLD__V1__OUTCOME__OUTCOME_LOST;
     lost.end_reason = (Leasehold__V1__EndReason)reason;
     if (message != NULL)
@@ -103,10 +101,8 @@ void lh_hold_tell_released(struct hold *hold, enum lh_outcome outcome, enum lh_e
     struct lh_arena *arena = &hold->service->scratch;
     Leasehold__V1__ReleaseResult released = LEASEHOLD__V1__RELEASE_RESULT__INIT;
     Leasehold__V1__HoldEvent event;
-    char lease_key[LH_UUID_TEXT_BYTES];
 
-    lh_uuid_format(&hold->acquire.lease_key, lease_key);
-    released.lease_key = lease_key;
+    released.lease_key = LH_UUID_TEXT(&hold->acquire.lease_key);
     released.outcome = (Leasehold__V1__Outcome)outcome;
     if (outcome == LH_OUTCOME_LOST)
         released.end_reason = (Leasehold__V1__EndReason)reason;
