@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integratio
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import harness  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
-from harness import acquire_request, wait_until  # noqa: E402
+from harness import acquire_request, freeze, wait_until  # noqa: E402
 
 DRIVER = harness.BUILD / "tests/fault/library_driver"
 
@@ -261,7 +261,7 @@ def test_a_holder_that_is_cut_off_hears_of_it_before_anybody_else_can_have_the_l
 def test_a_process_that_was_stopped_past_its_deadline_says_lost_before_anything_else(service, drive):
     driver = drive(service.daemon.target, "stopped")
     assert driver.ask("acquire", "x", "stopped", 0)[0] == "OK"
-    driver.process.send_signal(signal.SIGSTOP)
+    freeze(driver.process.pid)
     driver.tell("held x")
     driver.tell("context x")
     driver.tell("heartbeat x")

@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT / "tests/lib"))
 import prepared  # noqa: E402
 from ports import free_port  # noqa: E402
 import rundir  # noqa: E402
-from waiting import wait_until  # noqa: E402
+from waiting import freeze, wait_until  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("LEASEHOLD_TEST_BUILD", ROOT / "build")).resolve()
 DAEMON = BUILD / "src/daemon/leaseholdd"

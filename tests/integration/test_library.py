@@ -14,7 +14,7 @@ import pytest
 
 import harness
 from library import Driver
-from harness import acquire_request, pb, release_request, scope, wait_until
+from harness import acquire_request, freeze, pb, release_request, scope, wait_until
 
 sys.path.insert(0, str(harness.ROOT / "tests/lib"))
 from flaky_proxy import FlakyProxy  # noqa: E402
@@ -122,7 +122,7 @@ def test_who_wakes_after_the_deadline_says_lost_first(drive, service, namespace,
     held = service.client.lease.Acquire(acquire_request(namespace, "b", 30)).lease
     driver.say("acquire b d b wait_ms=60000")
     wait_until(lambda: service.psql(f"select count(*) from leasehold.waiter where namespace = '{namespace}'") == "1")
-    driver.process.send_signal(signal.SIGSTOP)
+    freeze(driver.process.pid)
     service.client.lease.Release(release_request(held))
     # Granted while it stands still: the answer is there when it wakes. Both are over by then.
     wait_until(lambda: service.psql(

@@ -1,4 +1,7 @@
 """A test waits for a condition with a bound, never for a time to pass."""
+import os
+import pathlib
+import signal
 import time
 
 
@@ -15,3 +18,10 @@ def wait_until(condition, seconds=60, what="the condition"):
             raise AssertionError(f"{what} did not come true within {seconds} s")
         # What takes long is asked for less often: a condition that starts a program would keep a processor busy.
         time.sleep(max(min((now - begun) / 10, 0.05), 0.01, min(now - asked, 1)))
+
+
+def freeze(pid):
+    """Stop a process, and wait until each of its threads stands: one goes on until another one of them takes the signal."""
+    os.kill(pid, signal.SIGSTOP)
+    states = [path / "stat" for path in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+    wait_until(lambda: all(path.read_text().rpartition(")")[2].split()[0] == "T" for path in states), what=f"process {pid} to stand still")
