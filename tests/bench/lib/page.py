@@ -8,7 +8,7 @@ import report
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PAGE, README = ROOT / 'docs/measure/benchmark.md', ROOT / 'README.md'
-LEFT_OUT = (('pairs', 64), ('heartbeats', [1000, 256, 1]), ('pairs', 'etcd'), 'leasehold-batched',
+LEFT_OUT = (('pairs', 64), ('fresh', 1), ('fresh', 2), ('fresh', 4), ('fresh', 8), ('heartbeats', [1000, 256, 1]), ('pairs', 'etcd'), 'leasehold-batched',
             'leasehold-library')  # results.md has them
 # Of the README: (heading, part, level, value).
 COLUMNS = (('1 in flight', 'pairs', 1, 'per_s'), ('4', 'pairs', 4, 'per_s'), ('16', 'pairs', 16, 'per_s'), ('256', 'pairs', 256, 'per_s'),
@@ -19,12 +19,13 @@ ROWS = (('Leasehold, with its [extension in C](docs/run/extension.md)', 'leaseho
         ('ZooKeeper', 'zookeeper', 'zookeeper'), ('Redis, appendfsync always', 'redis', 'redis'))
 # Each with what was measured in one run: (its heading, what it says first, parts).
 SECTIONS = (
-    ('## Pairs, hand-offs and renewals', """`tests/bench/run --part pairs,fresh,handoff,heartbeats`. A C program drives all but plain SQL and the batch functions, which pgbench drives, over at most 16
-connections (PostgreSQL: one for each request in flight), and checks every reply and each server's count of writes. Costs are those of the servers, for
-one at the highest level.
+    ('## Pairs, hand-offs and renewals', """`tests/bench/run --part pairs,fresh,handoff,heartbeats`. pgbench drives plain SQL and the batch functions, a C program the others, over at most 16
+connections (PostgreSQL: one for each request), and checks every reply and each server's writes. Costs are the servers',
+for one at the highest level.
 
-- Leasehold: PostgreSQL with `fsync` and `synchronous_commit`. Renewals are answered before they are on disk: a crash ends none of their leases.
-- Plain SQL: `insert ... on conflict`, `delete` on a table of locks, no token, queue or reaper; a row lock as hand-off. Batch functions: the limit of the SQL beneath.
+- Leasehold: PostgreSQL with `fsync` and `synchronous_commit`. Renewals go through KeepAlive, and are answered before they are on disk:
+  a crash ends none of their leases.
+- Plain SQL: `insert ... on conflict`, `delete` on a table of locks, no token, queue or reaper; a row lock as hand-off.
 - etcd: put and delete with a lease that stays; its lock service as hand-off. Its renewals are not on disk. etcd sends a watch that asks for a revision of the past
   its events every 100 ms, hence its p99.
 - Redis: `SET NX PX`, a script that deletes; BLPOP from a list as hand-off. ZooKeeper: ephemeral nodes, `forceSync`, its recipe of a lock; it renews sessions, not leases.

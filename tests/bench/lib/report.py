@@ -183,8 +183,7 @@ def disturbance(samples):
     shares = [sample['stolen'] * 100 for sample in samples]
     if not any(shares):
         return ''
-    return ('The host of this virtual machine took %s %% of the processors while a sample was taken, at most %s %%.'
-            % (number(statistics.median(shares)), number(max(shares))))
+    return 'Processors taken by the host: %s %%, at most %s %%.' % (number(statistics.median(shares)), number(max(shares)))
 
 
 def markdown(samples, machines):
