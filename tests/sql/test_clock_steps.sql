@@ -102,10 +102,13 @@ select pg_temp.pass('10 hours 30 min 30 s');
 select is(pg_temp.ticks('t.last'), (select string_agg(n || ' skipped', ', ' order by n) || ', 11 due' from generate_series(1, 10) n), 'all instants up to then have their rows');
 update leasehold.tick set state = 'done', attempts = 1, lease_key = t.key(99), next_try_at = null, ended_at = clock_timestamp() where schedule = 't.last' and state = 'due';
 select is(pg_temp.ticks('t.later'), '6 skipped, 7 skipped, 8 skipped, 9 skipped, 10 skipped, 11 due', 'from starts_at on');
+insert into leasehold.tick (schedule, at, due_at, claim_until, state, instants, by_hand, next_try_at)
+select 't.later', d, d, 'infinity', 'due', 1, true, d from (select date_trunc('second', clock_timestamp()) + interval '10 hours 1 min' as d) x;
 update leasehold.coordinator set seen_at = clock_timestamp() + interval '10 hours';
 update leasehold.keeping set look_at = clock_timestamp() + interval '10 hours 5 min';
 select pg_temp.tick(:'c1', '-10 hours');
 select is(pg_temp.ticks('t.last'), '11 done', 'the tick of a daemon that sees the step forgets those that are to come and did not run');
+select is((select count(*) from leasehold.tick where schedule = 't.later' and by_hand), 1::bigint, 'but none that somebody asked for');
 select is((select count(*) from leasehold.keeping where look_at > clock_timestamp() + interval '10 min'), 0::bigint, 'and looks after partitions again');
 select is(pg_temp.ticks('t.none'), 'none', 'nor what waits to be claimed');
 select is(pg_temp.ticks('t.all'), 'none', 'of catch_up all neither, or they would displace what comes now');
