@@ -37,6 +37,13 @@ static bool is_behind(void *arg)
     return lh_loop_is_behind(port->timer.loop);
 }
 
+static void poll_until(void *arg, int64_t at_us)
+{
+    struct lh_port *port = arg;
+
+    lh_loop_poll_until(port->timer.loop, at_us);
+}
+
 static void on_due(void *arg)
 {
     struct lh_port *port = arg;
@@ -48,8 +55,12 @@ static void init_port(struct lh_port *port, struct lh_loop *loop)
 {
     lh_timer_init(&port->timer, loop, on_due, port);
     port->coordinator = NULL;
-    port->port = (struct lh_coordinator_port){
-        .now_us = now_us, .set_timer = set_timer, .random = random_number, .is_behind = is_behind, .arg = port};
+    port->port = (struct lh_coordinator_port){.now_us = now_us,
+                                              .set_timer = set_timer,
+                                              .random = random_number,
+                                              .is_behind = is_behind,
+                                              .poll_until = poll_until,
+                                              .arg = port};
 }
 
 /* --- the databases --- */

@@ -39,6 +39,8 @@ struct lh_coordinator_port {
     /* Returns true while disconnects of callers were not read yet. No waiter is asked for then; the next turn calls
        it again. NULL: never behind. */
     bool (*is_behind)(void *arg);
+    /* News is expected before `at_us`, and worth some CPU to be noticed at once; 0: no more. NULL: never. */
+    void (*poll_until)(void *arg, int64_t at_us);
     void *arg;
 };
 

@@ -161,12 +161,25 @@ struct lh_trips {
     unsigned count;      /* batches in this window */
 };
 
+/* Experience: does it pay to expect what may come? */
+struct lh_hope {
+    unsigned in_vain;      /* occasions to be passed over after one more time for nothing, about half */
+    unsigned passing_over; /* occasions */
+};
+
 /* Callers who were just answered, and may ask again at once: see lane.c. */
 struct lh_gathering {
     size_t wanted; /* acquires and releases; 0: it gathers none */
     int64_t until_us;
-    unsigned in_vain;      /* answers to be passed over after one more time for nothing, about half */
-    unsigned passing_over; /* answers */
+    struct lh_hope hope;
+};
+
+/* News that is looked for without sleeping: see lane.c. */
+struct lh_polling {
+    struct lh_hope *expected; /* one of these; NULL: nothing is looked for */
+    int64_t until_us;
+    struct lh_hope callers;
+    struct lh_hope answers;
 };
 
 /* State of lane.c. */
@@ -183,6 +196,7 @@ struct lh_lanes {
     struct lh_batch_record record;  /* record of that batch */
     struct lh_trips trips;
     struct lh_gathering gathering;
+    struct lh_polling polling;
 };
 
 /* State of holder_op.c. */

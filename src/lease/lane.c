@@ -96,9 +96,16 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
  * callers who have nothing to do with each other, and meet by chance, do not wait. What has to do with a scope that
  * somebody waits for does not wait: a hand-off is one after the other.
  */
-#define AGAIN_US 300
+#define AGAIN_US 400
 #define AGAIN_MAX 20 /* from here on two halves that take turns are quicker */
 #define PASSED_OVER_MAX 63
+
+/*
+ * A few callers and the database follow one another, and much of the time goes on each waking the next. So while nothing
+ * else is out the daemon looks for news without sleeping: for callers that come again as above, then for their answer,
+ * which is to come within this time. It learns whether they come in the same way.
+ */
+#define POLL_US 600
 
 /*
  * What a transaction costs beside its items is most of what a small one costs. So while a batch of acquires and releases
@@ -143,6 +150,52 @@ static size_t ready_for_both(const struct lh_coordinator *c)
     return c->queue.ready.scopes[LH_KIND_ACQUIRE] + c->queue.ready.scopes[LH_KIND_RELEASE];
 }
 
+static bool may_hope(struct lh_hope *hope)
+{
+    if (hope->passing_over == 0)
+        return true;
+    hope->passing_over--;
+    return false;
+}
+
+static void learn(struct lh_hope *hope, bool has_come)
+{
+    if (has_come)
+        hope->in_vain = hope->in_vain * 3 / 4;
+    else if (hope->in_vain < PASSED_OVER_MAX)
+        hope->in_vain = 2 * hope->in_vain + 1;
+    hope->passing_over = hope->in_vain;
+}
+
+/* NULL and 0: for nothing. */
+static void poll_for(struct lh_coordinator *c, struct lh_hope *expected, int64_t until_us)
+{
+    c->lanes.polling.expected = expected;
+    c->lanes.polling.until_us = until_us;
+    if (c->port.poll_until != NULL)
+        c->port.poll_until(c->port.arg, until_us);
+}
+
+static void start_polling(struct lh_coordinator *c, struct lh_hope *expected, int64_t until_us)
+{
+    if (c->lanes.busy == 1 && may_hope(expected))
+        poll_for(c, expected, until_us);
+}
+
+/* Learns whether what has come was expected in time, and returns it. */
+static bool end_polling(struct lh_coordinator *c, struct lh_hope *what)
+{
+    struct lh_polling *polling = &c->lanes.polling;
+    bool was_expected = polling->expected == what;
+    bool is_in_time = was_expected && c->now_us <= polling->until_us;
+
+    if (was_expected)
+        learn(what, is_in_time);
+    if (polling->expected != NULL)
+        poll_for(c, NULL, 0);
+    return is_in_time;
+}
+
 static bool is_gathering(const struct lh_coordinator *c)
 {
     return c->lanes.gathering.wanted > ready_for_both(c) && c->now_us < c->lanes.gathering.until_us &&
@@ -156,12 +209,8 @@ static void gather(struct lh_lane *lane)
     size_t wanted = item_count(lane) + ready_for_both(c);
 
     if (!lh_lane_is_for_both(lane->kind) || lane->is_waited_for || wanted < 2 || wanted > AGAIN_MAX ||
-        wanted > c->options.batch_max || is_far(&c->lanes.trips))
+        wanted > c->options.batch_max || is_far(&c->lanes.trips) || !may_hope(&gathering->hope))
         return;
-    if (gathering->passing_over > 0) {
-        gathering->passing_over--;
-        return;
-    }
     if (!is_gathering(c)) {
         gathering->until_us = c->now_us + AGAIN_US;
         lh_heap_set(&c->timers, &lane->late_timer, gathering->until_us);
@@ -178,23 +227,21 @@ static void end_gathering(const struct lh_lane *lane)
 
     if (!lh_lane_is_for_both(lane->kind))
         return;
-    if (was_gathering) {
-        bool have_come = item_count(lane) + ready_for_both(c) >= gathering->wanted;
-        if (have_come)
-            gathering->in_vain = gathering->in_vain * 3 / 4;
-        else if (gathering->in_vain < PASSED_OVER_MAX)
-            gathering->in_vain = 2 * gathering->in_vain + 1;
-        gathering->passing_over = gathering->in_vain;
-    }
+    if (was_gathering)
+        learn(&gathering->hope, item_count(lane) + ready_for_both(c) >= gathering->wanted);
     gathering->wanted = 0;
     c->queue.ready.is_urgent = false;
 }
 
 void lh_lane_note_sent(struct lh_lane *lane)
 {
+    struct lh_coordinator *c = lane->coordinator;
+
     end_gathering(lane);
+    if (end_polling(c, &c->lanes.polling.callers))
+        start_polling(c, &c->lanes.polling.answers, lane->sent_us + POLL_US);
     if (keeps_all(lane) || keeps_fewer(lane))
-        lh_heap_set(&lane->coordinator->timers, &lane->late_timer, lane->sent_us + LATE_US);
+        lh_heap_set(&c->timers, &lane->late_timer, lane->sent_us + LATE_US);
 }
 
 static void note_trip(const struct lh_lane *lane)
@@ -210,7 +257,12 @@ static void note_trip(const struct lh_lane *lane)
 
 void lh_lane_note_answered(struct lh_lane *lane)
 {
+    struct lh_coordinator *c = lane->coordinator;
+
     note_trip(lane);
+    end_polling(c, &c->lanes.polling.answers);
+    if (lh_lane_is_for_both(lane->kind) && item_count(lane) <= AGAIN_MAX)
+        start_polling(c, &c->lanes.polling.callers, c->now_us + AGAIN_US);
     gather(lane);
 }
 

@@ -13,6 +13,9 @@ struct lh_loop {
     int64_t clock_at_us;         /* time when it goes off; LH_NEVER: it does not */
     int64_t firing_us;           /* the time of the timers being run; 0: none are */
     struct lh_link deferred;
+    int64_t poll_until_us;   /* turns before then do not sleep */
+    int64_t yields_us;       /* the next time that they let others have the CPU */
+    int64_t sleeps_until_us; /* they do, whatever is expected */
     bool is_stopping;
     struct event *guest_turn; /* on the caller's base: the end of a turn that has work */
 

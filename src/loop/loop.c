@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <event2/event.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,12 @@ static void run_timers(struct lh_loop *loop)
 #define BEHIND_US (100 * LH_US_PER_MS)
 #define CATCH_UP_TURNS 8
 #define CATCH_UP_REST_US (1 * LH_US_PER_S)
+
+/* Who had the CPU for so long between two looks has work of its own, or this process used up what it may have. */
+#define GONE_US 1000
+#define YIELD_EACH_US 50 /* who yields in a tight loop is punished by some schedulers (Linux 6.6 to 6.17) */
+#define REST_TIMES 100   /* as long */
+#define REST_MAX_US (10 * LH_US_PER_S)
 
 /* Deferred work that defers more work: so often in one turn, then descriptors get their chance. */
 #define DEFERRED_ROUNDS 16
@@ -241,10 +248,34 @@ static void on_guest_turn(evutil_socket_t fd, short what, void *arg)
         lh_loop_wake_guest(loop);
 }
 
+void lh_loop_poll_until(struct lh_loop *loop, int64_t at_us)
+{
+    loop->poll_until_us = at_us;
+}
+
+static bool polls(const struct lh_loop *loop)
+{
+    return loop->poll_until_us > loop->polled_us && loop->polled_us >= loop->sleeps_until_us;
+}
+
+static void give_way(struct lh_loop *loop)
+{
+    int64_t now_us = lh_clock_us(), gone_us;
+
+    if (now_us >= loop->yields_us) {
+        sched_yield();
+        now_us = lh_clock_us();
+        loop->yields_us = now_us + YIELD_EACH_US;
+    }
+    gone_us = now_us - loop->polled_us;
+    if (gone_us > GONE_US)
+        loop->sleeps_until_us = now_us + (gone_us < REST_MAX_US / REST_TIMES ? REST_TIMES * gone_us : REST_MAX_US);
+}
+
 static void turn(struct lh_loop *loop, bool may_wait)
 {
     int flags = EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY;
-    if (!prepare_to_wait(loop) || !may_wait)
+    if (polls(loop) || !prepare_to_wait(loop) || !may_wait)
         flags |= EVLOOP_NONBLOCK;
     else
         loop->has_caught_up = false; /* the process may stand still before this turn reads */
@@ -253,6 +284,8 @@ static void turn(struct lh_loop *loop, bool may_wait)
     event_base_loop(loop->base, flags);
     run_timers(loop);
     run_deferred(loop);
+    if (loop->events == 0 && polls(loop))
+        give_way(loop);
     note_what_was_read(loop);
 }
 

@@ -42,6 +42,12 @@ void lh_loop_stop(struct lh_loop *loop);
 void lh_loop_run_once(struct lh_loop *loop, int64_t wait_us);
 
 /*
+ * News is expected before `at_us`: turns look for it without sleeping, which spares the time that waking up takes. They
+ * let whoever else needs this CPU have it, and sleep all the same for a while once that took long. 0: it has come.
+ */
+void lh_loop_poll_until(struct lh_loop *loop, int64_t at_us);
+
+/*
  * May there be unread data that arrived over 100 ms ago? That is so after the process stood still (SIGSTOP, a suspend,
  * no CPU). A decision would then ignore that data: try again in the next turn. False again some turns later, when all
  * was read.

@@ -44,6 +44,11 @@ static bool port_is_behind(void *arg)
     return node->behind > 0 && node->behind-- > 0;
 }
 
+static void port_poll_until(void *arg, int64_t at_us)
+{
+    ((struct fake_node *)arg)->polls_until_us = at_us;
+}
+
 /* --- control: one at a time, in order --- */
 
 static void answer_control(struct fake_node *node, enum lh_status status)
@@ -235,7 +240,8 @@ struct fake_node *fake_node_start(struct fake_world *world, const struct lh_coor
     node->index = world->node_count;
     node->cleaned_at_us = INT64_MIN / 2;
     fake_lanes_init(node);
-    node->port = (struct lh_coordinator_port){port_now_us, port_set_timer, port_random, port_is_behind, node};
+    node->port =
+        (struct lh_coordinator_port){port_now_us, port_set_timer, port_random, port_is_behind, port_poll_until, node};
     world->nodes[world->node_count++] = node;
     node->coordinator = lh_coordinator_create(&node->store, &node->port, options);
     lh_coordinator_start(node->coordinator);

@@ -135,6 +135,7 @@ struct fake_node {
     int behind; /* so often its loop still has to read what came */
     struct lh_loop *loop;
     bool (*is_loop_behind)(struct lh_loop *loop); /* or NULL */
+    int64_t polls_until_us;                       /* 0: it does not */
     struct fake_lane lanes[FAKE_ALL_LANES];
     bool control_is_up;
     bool listener_is_up;

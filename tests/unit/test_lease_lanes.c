@@ -156,16 +156,22 @@ START_TEST(no_acquire_rides_before_disconnects_are_read)
 }
 END_TEST
 
-#define GATHERS_US 300 /* for those who were just answered */
+#define POLLS_US 600   /* for an answer */
+#define GATHERS_US 400 /* for those who were just answered */
 
 static struct ask early[4], late, later[3];
 
 /* One trip tells how far away the database is. */
-static struct fake_node *start_with_large_batches(int64_t trip_us)
+static struct fake_node *start_at(int64_t trip_us)
 {
     options.batch_max = LH_BATCH_MAX;
     world.min_delay_us = world.max_delay_us = trip_us / 2;
-    struct fake_node *node = start_node();
+    return start_node();
+}
+
+static struct fake_node *start_with_large_batches(int64_t trip_us)
+{
+    struct fake_node *node = start_at(trip_us);
     hold_now(node, &early[0], 0, 9);
     return node;
 }
@@ -397,6 +403,74 @@ START_TEST(hand_off_waits_for_nobody)
 }
 END_TEST
 
+/* One acquires, is answered, and releases `after_us` later. */
+static struct fake_node *come_again(int64_t trip_us, int64_t after_us)
+{
+    struct fake_node *node = start_at(trip_us);
+    ask_for(node, &late, 1, 1, LH_WAIT_NONE, 0);
+    fake_run(&world, trip_us);
+    ck_assert_int_eq(late.status, LH_OK);
+    fake_run(&world, after_us);
+    give_send(node, &gives[0], 1, 1);
+    fake_run(&world, 0);
+    return node;
+}
+
+START_TEST(a_caller_that_comes_again_and_its_answer_are_polled_for)
+{
+    struct fake_node *node = come_again(POLLS_US, GATHERS_US);
+    ck_assert_int_eq(node->polls_until_us, world.now_us + POLLS_US);
+    fake_run(&world, POLLS_US);
+    ck_assert_int_eq(gives[0].answered_us, world.now_us);
+    ck_assert_int_eq(node->polls_until_us, world.now_us + GATHERS_US);
+}
+END_TEST
+
+START_TEST(who_comes_late_is_polled_for_less_often)
+{
+    struct fake_node *node = come_again(MS(1), GATHERS_US + 1);
+    ck_assert_int_eq(node->polls_until_us, 0);
+    for (int i = 0; i < 2; i++) { /* one answer is passed over */
+        fake_run(&world, MS(1));
+        ck_assert_int_eq(node->polls_until_us, i == 0 ? 0 : world.now_us + GATHERS_US);
+        ask_for(node, &later[i], 2 + i, 2 + i, LH_WAIT_NONE, 0);
+    }
+}
+END_TEST
+
+START_TEST(an_answer_that_comes_late_is_polled_for_less_often)
+{
+    struct fake_node *node = come_again(POLLS_US + 2, 0);
+    ck_assert_int_eq(node->polls_until_us, world.now_us + POLLS_US);
+    for (int i = 0; i < 2; i++) { /* one batch is passed over */
+        fake_run(&world, POLLS_US + 2);
+        ck_assert_int_eq(node->polls_until_us, world.now_us + GATHERS_US);
+        ask_for(node, &later[i], 2 + i, 2 + i, LH_WAIT_NONE, 0);
+        fake_run(&world, 0);
+        ck_assert_int_eq(node->polls_until_us, i == 0 ? 0 : world.now_us + POLLS_US);
+    }
+}
+END_TEST
+
+START_TEST(nobody_is_polled_for_while_something_else_is_out)
+{
+    struct fake_node *node = start_at(POLLS_US);
+    struct beat beat;
+    ask_for(node, &late, 1, 1, LH_WAIT_NONE, 0);
+    fake_run(&world, POLLS_US / 2);
+    beat_send(node, &beat, 0, 9);
+    fake_run(&world, POLLS_US / 2);
+    ck_assert_int_eq(late.status, LH_OK);
+    ck_assert_int_eq(node->polls_until_us, 0);
+    fake_run(&world, POLLS_US / 2); /* the renewal is answered, and renewals are not polled for */
+    ck_assert_int_eq(beat.answers, 1);
+    ck_assert_int_eq(node->polls_until_us, 0);
+    give_send(node, &gives[0], 1, 1);
+    fake_run(&world, POLLS_US);
+    ck_assert_int_eq(node->polls_until_us, world.now_us + GATHERS_US);
+}
+END_TEST
+
 static void add(TCase *tcase)
 {
     tcase_add_test(tcase, an_acquire_does_not_wait_behind_renewals);
@@ -417,6 +491,10 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, who_does_not_come_again_is_waited_for_less_often);
     tcase_add_test(tcase, who_comes_again_by_chance_is_not_waited_for_always);
     tcase_add_test(tcase, hand_off_waits_for_nobody);
+    tcase_add_test(tcase, a_caller_that_comes_again_and_its_answer_are_polled_for);
+    tcase_add_test(tcase, who_comes_late_is_polled_for_less_often);
+    tcase_add_test(tcase, an_answer_that_comes_late_is_polled_for_less_often);
+    tcase_add_test(tcase, nobody_is_polled_for_while_something_else_is_out);
     tcase_add_test(tcase, a_database_that_has_moved_away_is_noticed);
     tcase_add_test(tcase, nothing_waits_for_a_batch_that_is_late);
 }

@@ -55,6 +55,51 @@ static void run_until(const int *value, int wanted)
     ck_assert_int_ge(*value, wanted);
 }
 
+static void on_hog(void *arg)
+{
+    usleep(2000);
+}
+
+START_TEST(a_loop_that_polls_does_not_sleep_and_rests_once_it_was_kept_from_it)
+{
+    struct note note = {0};
+    struct lh_deferred hog;
+
+    lh_timer_init(&note.timer, loop, on_note, &note);
+    lh_timer_arm_at_us(&note.timer, lh_clock_us() + PATIENCE_US);
+    lh_loop_poll_until(loop, lh_clock_us() + 2 * PATIENCE_US);
+    for (int i = 0; i < 100; i++) {
+        loop->sleeps_until_us = 0; /* whatever else runs on this machine */
+        lh_loop_run_once(loop, -1);
+    }
+    ck_assert_int_eq(note.fired, 0);
+    lh_deferred_init(&hog, on_hog, NULL);
+    lh_defer(loop, &hog);
+    loop->sleeps_until_us = 0;
+    lh_loop_run_once(loop, -1);
+    ck_assert_int_gt(loop->sleeps_until_us, loop->polled_us);
+    loop->sleeps_until_us = LH_NEVER;
+    lh_timer_arm_at_us(&note.timer, lh_clock_us() + LH_US_PER_MS);
+    lh_loop_run_once(loop, -1);
+    ck_assert_int_eq(note.fired, 1);
+    lh_timer_finish(&note.timer);
+}
+END_TEST
+
+START_TEST(a_loop_sleeps_again_once_what_it_polled_for_has_come)
+{
+    struct note note = {0};
+
+    lh_timer_init(&note.timer, loop, on_note, &note);
+    lh_loop_poll_until(loop, lh_clock_us() + 2 * PATIENCE_US);
+    lh_loop_poll_until(loop, 0);
+    lh_timer_arm_at_us(&note.timer, lh_clock_us() + LH_US_PER_MS);
+    lh_loop_run_once(loop, -1);
+    ck_assert_int_eq(note.fired, 1);
+    lh_timer_finish(&note.timer);
+}
+END_TEST
+
 START_TEST(timers_fire_in_order_of_their_times_and_not_early)
 {
     struct note notes[50] = {0};
@@ -493,6 +538,8 @@ int main(void)
 
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, a_loop_that_polls_does_not_sleep_and_rests_once_it_was_kept_from_it);
+    tcase_add_test(tests, a_loop_sleeps_again_once_what_it_polled_for_has_come);
     tcase_add_test(tests, timers_fire_in_order_of_their_times_and_not_early);
     tcase_add_test(tests, timer_in_the_past_fires_in_the_next_turn_and_not_inside_arm);
     tcase_add_test(tests, cancelled_timer_does_not_fire_and_a_moved_one_fires_once);
