@@ -275,10 +275,12 @@ static void give_way(struct lh_loop *loop)
 static void turn(struct lh_loop *loop, bool may_wait)
 {
     int flags = EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY;
-    if (polls(loop) || !prepare_to_wait(loop) || !may_wait)
-        flags |= EVLOOP_NONBLOCK;
-    else
+    bool waits = prepare_to_wait(loop) && may_wait;
+
+    if (waits)
         loop->has_caught_up = false; /* the process may stand still before this turn reads */
+    if (!waits || polls(loop))
+        flags |= EVLOOP_NONBLOCK;
     loop->events = 0;
     loop->polled_us = lh_clock_us(); /* it may stand still between the poll and its first event */
     event_base_loop(loop->base, flags);

@@ -43,7 +43,7 @@ void lh_loop_run_once(struct lh_loop *loop, int64_t wait_us);
 
 /*
  * News is expected before `at_us`: turns look for it without sleeping, which spares the time that waking up takes. They
- * let whoever else needs this CPU have it, and sleep all the same for a while once that took long. 0: it has come.
+ * let others have this CPU now and then; where one kept it for long, they sleep for a while. 0: it has come.
  */
 void lh_loop_poll_until(struct lh_loop *loop, int64_t at_us);
 

@@ -389,9 +389,12 @@ START_TEST(after_a_pause_it_is_behind_until_everything_that_came_was_read)
 END_TEST
 
 /* Between the poll and its first event: what came meanwhile was not looked for. */
+static bool is_told_behind;
+
 static void on_pause(evutil_socket_t fd, short what, void *arg)
 {
     usleep(150 * 1000);
+    is_told_behind = lh_loop_is_behind(loop);
 }
 
 START_TEST(a_pause_before_the_first_event_of_a_turn_counts)
@@ -410,6 +413,12 @@ START_TEST(a_pause_before_the_first_event_of_a_turn_counts)
     ck_assert(lh_loop_is_behind(loop));
     lh_loop_run_once(loop, 0);
     ck_assert(!lh_loop_is_behind(loop));
+    loop->rests_until_us = 0;
+    is_told_behind = false;
+    event_active(pause, EV_TIMEOUT, 0);
+    lh_loop_poll_until(loop, lh_clock_us() + PATIENCE_US);
+    lh_loop_run_once(loop, -1);
+    ck_assert(is_told_behind); /* right after it has caught up, too */
     lh_watch_finish(&end.watch);
     event_free(pause);
     close(fds[0]);
