@@ -153,7 +153,7 @@ begin
   v_lost := array(select e.coordinator from leasehold.event e where e.type = 'lagged');
 
   with change as (
-    select case when s.state = 'held' then coalesce(p_type, 'acquired') when s.last_outcome in ('expired', 'forced') then s.last_outcome
+    select c.n, case when s.state = 'held' then coalesce(p_type, 'acquired') when s.last_outcome in ('expired', 'forced') then s.last_outcome
                 when s.last_outcome = 'max_hold' then 'expired'
                 else 'released' end as type,
            case when s.state = 'free'
@@ -163,7 +163,7 @@ begin
            case when s.state = 'free' and s.last_outcome = 'failed' then s.last_error end as error,
            s.namespace, s.key, s.token, s.owner, s.principal, s.labels, s.duration, s.grace, s.acquired_at, s.deadline,
            s.heartbeats, s.heartbeat_at, case when s.units > 0 then 'shared' else 'exclusive' end as mode, coalesce(s.units, 0) as units, s.slots
-      from unnest(p_namespace, p_key, p_lease_key) as c (namespace, key, lease_key)
+      from unnest(p_namespace, p_key, p_lease_key) with ordinality as c (namespace, key, lease_key, n)
      {{changed.text}}
   ), watching as (
     select distinct n.namespace, w.coordinator
@@ -177,11 +177,11 @@ begin
     insert into leasehold.event (
       coordinator, number, type, at, namespace, key, token, owner, principal, labels, duration, grace, acquired_at, deadline,
       heartbeats, heartbeat_at, end_reason, reason, result, error, mode, units, slots)
-    select w.coordinator, nextval('leasehold.event_number'), o.type, v_now, o.namespace, o.key, o.token, o.owner, o.principal,
+    select o.coordinator, nextval('leasehold.event_number'), o.type, v_now, o.namespace, o.key, o.token, o.owner, o.principal,
            o.labels, o.duration, o.grace, o.acquired_at, o.deadline, o.heartbeats, o.heartbeat_at, o.end_reason, o.reason, o.result,
            o.error, {{shape.columns o}}
-      from change o
-      join watching w on w.namespace = o.namespace
+      -- The plan of the join is no order.
+      from (select c.*, w.coordinator from change c join watching w on w.namespace = c.namespace order by c.n) o
     returning coordinator, number)
   select array_agg(distinct w.coordinator), min(w.number), max(w.number) into v_told, v_first, v_last from written w;
 

@@ -139,6 +139,25 @@ insert into leasehold.event (coordinator, number, type, at, namespace, key, toke
 select leasehold_internal.sweep_waiters(null);
 select is(pg_temp.written(), 0::bigint, 'an event that nobody watches any more is swept');
 
+-- what one transaction did is told in its order, to each of several who watch, whatever the plan of the join
+select t.enroll(:'c1'), t.enroll(:'c2');
+select leasehold_internal.watch_add(:'c1', 'p', true), leasehold_internal.watch_add(:'c2', 'p', true);
+select count(*)
+  from (select array_agg('p'::text) as ns, array_agg('many'::text) as keys, array_agg(t.key(100 + i)) as lk, array_agg('w' || i) as owner, array_agg('{}'::text) as labels,
+               array_agg(30000000::bigint) as us, array_agg(false) as queue, array_agg(null::bigint) as wait, array_agg(0::bigint) as ticket, array_agg(1) as units
+          from generate_series(1, 9) i) a,
+       leasehold_internal.acquire_batch(:'c1', null, a.ns, a.keys, a.lk, a.owner, a.labels, a.us, a.queue, a.wait, a.ticket, null, null, a.units);
+select is(pg_temp.taken(c::uuid), array(select 'acquired p/many w' || i from generate_series(1, 9) i), 'the grants of a batch, in its order')
+  from unnest(array[:'c1', :'c2']) c;
+set enable_nestloop = off;
+set enable_mergejoin = off;
+select leasehold_internal.tell_watchers(array_agg('p'::text), array_agg('many'::text), array_agg(t.key(100 + i))) from generate_series(1, 9) i;
+reset enable_nestloop;
+reset enable_mergejoin;
+select is(pg_temp.taken(c::uuid), array(select 'acquired p/many w' || i from generate_series(1, 9) i), 'with a hash join, too')
+  from unnest(array[:'c1', :'c2']) c;
+select leasehold_internal.coordinator_unregister(:'c1'), leasehold_internal.coordinator_unregister(:'c2');
+
 -- around the end of the 32 bits, and a mark from another cluster
 select is(leasehold_internal.watch_settled('1'), true, 'an old horizon is settled');
 select setval('leasehold.watch_mark', (1::bigint << 60) + 1000);
