@@ -8,7 +8,7 @@ returns table (id bigint, started_at timestamptz, is_same boolean, contract inte
 language sql stable security definer
 as $$
   -- An engine's answer may change within a session, which the extension does not see.
-  select f.id, f.started_at, f.is_same and (select s.source <> 'engine' from leasehold.life_source s), 6 from leasehold_internal.life_facts() f
+  select f.id, f.started_at, f.is_same and (select s.source <> 'engine' from leasehold.life_source s), 7 from leasehold_internal.life_facts() f
 $$;
 comment on function leasehold_internal.core_life is 'This life of the database, for the extension leasehold_core';
 
@@ -18,7 +18,7 @@ comment on function leasehold_internal.core_life is 'This life of the database, 
 -- those (has_key() in spread.sql). Locks nothing.
 create or replace function leasehold_internal.core_rules(p_namespace text)
 returns table (
-  is_plain boolean, is_manual boolean, has_capacity boolean, has_history boolean, has_acquire_hook boolean, has_heartbeat_hook boolean,
+  is_plain boolean, is_manual boolean, capacity integer, has_history boolean, has_acquire_hook boolean, has_heartbeat_hook boolean,
   has_release_ok_hook boolean, has_release_fail_hook boolean, min_duration interval, max_duration interval, grace interval, grace_us bigint,
   dead_after interval, dead_after_us bigint, max_hold interval, max_hold_us bigint, may_wait boolean,
   slots bytea)
@@ -26,7 +26,7 @@ language sql stable security definer
 as $$
   select not r.frozen and r.max_leases is null and r.at_least is null and leasehold_internal.hold_limit(r) is null,
          r.expiry = 'manual',
-         r.capacity is not null,
+         r.capacity,
          cardinality(leasehold_internal.with_history(array[p_namespace])) > 0 or r.max_leases is not null,
          h.events @> '{acquire}',
          -- What may be renewed for less than its duration is left to SQL, as where a hook is.
@@ -43,28 +43,29 @@ as $$
 $$;
 comment on function leasehold_internal.core_rules is 'The rules of a namespace, for the extension leasehold_core';
 
--- These scopes have been granted: tell who watches. Locks what tell_watchers() does.
-create or replace function leasehold_internal.core_granted(p_namespace text[], p_key text[]) returns void
+-- These scopes have been granted, to shared holders where there is a lease key: tell who watches. Locks what tell_watchers() does.
+create or replace function leasehold_internal.core_granted(p_namespace text[], p_key text[], p_lease_key uuid[]) returns void
 language plpgsql security definer
 as $$
 begin
-  {{told.text}}
+  {{told_of.text}}
 end
 $$;
 comment on function leasehold_internal.core_granted is 'What follows the grant of scopes, for the extension leasehold_core';
 
--- The leases of these scopes have been ended: history, limits, who watches, and SQL users who wait. Locks what those functions do.
-create or replace function leasehold_internal.core_released(p_namespace text[], p_key text[]) returns void
+-- The leases of these scopes have been ended, of shared holders where there is a lease key: history, limits, who watches, and SQL users who
+-- wait. Locks what those functions do.
+create or replace function leasehold_internal.core_released(p_namespace text[], p_key text[], p_lease_key uuid[] default null) returns void
 language plpgsql security definer
 as $$
 begin
   if exists (select from leasehold.policy p where p.history) then
-    perform leasehold_internal.record_holds(null, null, p_namespace, p_key);
+    perform leasehold_internal.record_holds(null, null, p_namespace, p_key, p_lease_key);
   end if;
   if exists (select from leasehold.policy p where p.max_leases is not null) then
     perform leasehold_internal.note_leases(p_namespace, -1);
   end if;
-  {{told.text}}
+  {{told_of.text}}
   if exists (select from leasehold.waiter q where q.coordinator is null) then
     perform leasehold_internal.wake_sql_users(p_namespace, p_key);
   end if;

@@ -1,7 +1,7 @@
 /*
- * acquire_items(): a free scope that nobody waits for, and a scope that has no row yet, are granted here; who waits for one that
- * another holds gets its place (join.c). The twin is the statement for a batch of several in migrations/functions/acquire_batch.sql, and
- * what acquire_general() does about new scopes.
+ * acquire_items(): a free scope that nobody waits for, and a scope that has no row yet, are granted here; who waits for one that another holds
+ * gets its place (join.c), and who may share one gets its units (share.c). The twin is the statement for a batch of several in
+ * migrations/functions/acquire_batch.sql, and what acquire_general() does about new scopes.
  */
 #include "core.h"
 
@@ -92,7 +92,7 @@ static bool create(struct lh_core_call *call, const struct lh_core_wish *wish, D
         return false;
     make_new(ns, key, row);
     lh_core_set_held(call, wish, GetCurrentTimestamp(), row);
-    lh_core_insert(call, row);
+    lh_core_insert(call, &call->scope, row);
     return true;
 }
 
@@ -123,10 +123,11 @@ static bool has_joiner(const struct lh_core_joiner *joiners, int count, Datum le
 }
 
 /* The requests of the call for this scope, in their order, from `item` on, which is the first that is not answered. Returns their count, or 0 where one
-   is not to join: the items of one scope are decided, and answered, with each other, so SQL decides about all of them. */
+   is of another kind than the first: the items of one scope are decided, and answered, with each other, so SQL decides about all of them. */
 static int gather(const struct lh_core_call *call, const struct lh_core_wishes *wishes, int item,
                   const struct lh_core_wish *wish, struct lh_core_joiner *joiners)
 {
+    bool is_shared = wish->units > 0;
     int count = 1;
 
     joiners[0] = (struct lh_core_joiner){item, *wish};
@@ -134,8 +135,8 @@ static int gather(const struct lh_core_call *call, const struct lh_core_wishes *
         struct lh_core_joiner *next = &joiners[count];
         if (i == item || !is_of_scope(wishes, i, wishes->ns.values[item], wishes->key.values[item]))
             continue;
-        if (i < item || !may_queue(wishes, i) || !lh_core_wish(wishes, i, &next->wish) ||
-            has_joiner(joiners, count, next->wish.lease_key))
+        if (i < item || !(is_shared || may_queue(wishes, i)) || !lh_core_wish(wishes, i, &next->wish) ||
+            (next->wish.units > 0) != is_shared || has_joiner(joiners, count, next->wish.lease_key))
             return 0;
         next->item = i;
         count++;
@@ -143,25 +144,27 @@ static int gather(const struct lh_core_call *call, const struct lh_core_wishes *
     return count;
 }
 
-static bool join(struct lh_core_call *call, const struct lh_core_wishes *wishes, struct lh_core_joins *joins, int item,
-                 const struct lh_core_wish *wish, struct lh_core_row *row)
+/* Its share, or its place in the queue, together with those that want the same. */
+static bool take_part(struct lh_core_call *call, const struct lh_core_wishes *wishes, int item,
+                      const struct lh_core_wish *wish, struct lh_core_row *row)
 {
+    Datum ns = wishes->ns.values[item], key = wishes->key.values[item];
     struct lh_core_joiner *joiners;
-    bool has_joined;
+    bool is_done = false;
     int count;
 
-    if (wishes->has_places || !may_queue(wishes, item))
+    if (wishes->has_places || !(wish->units > 0 || may_queue(wishes, item)))
         return false;
     joiners = palloc((call->count - item) * sizeof(*joiners));
     count = gather(call, wishes, item, wish, joiners);
-    has_joined =
-        count > 0 && lh_core_join(call, joins, joiners, count, wishes->ns.values[item], wishes->key.values[item], row);
+    if (count > 0)
+        is_done = wish->units > 0 ? lh_core_share(call, joiners, count, ns, key, row)
+                                  : lh_core_join(call, joiners, count, ns, key, row);
     pfree(joiners);
-    return has_joined;
+    return is_done;
 }
 
-static void acquire_one(struct lh_core_call *call, const struct lh_core_wishes *wishes, struct lh_core_joins *joins,
-                        int item)
+static void acquire_one(struct lh_core_call *call, const struct lh_core_wishes *wishes, int item)
 {
     struct lh_core_wish wish;
     struct lh_core_row row;
@@ -170,13 +173,13 @@ static void acquire_one(struct lh_core_call *call, const struct lh_core_wishes *
 
     if (lh_core_wish(wishes, item, &wish) && !lh_core_is_left(call, ns, key)) {
         if (lh_core_find(call, ns, key, &row)) {
-            if (may_have(&row, wish.lease_key)) {
+            if (wish.units == 0 && may_have(&row, wish.lease_key)) {
                 lh_core_set_held(call, &wish, GetCurrentTimestamp(), &row);
-                is_granted = lh_core_update(call, &row, false);
-            } else if (join(call, wishes, joins, item, &wish, &row)) {
+                is_granted = lh_core_update(call, &call->scope, &row, false);
+            } else if (take_part(call, wishes, item, &wish, &row)) {
                 return;
             }
-        } else if (!wishes->has_places && is_key(key)) {
+        } else if (wish.units == 0 && !wishes->has_places && is_key(key)) {
             is_granted = create(call, &wish, ns, key, &row);
             lh_core_leave(call, ns, key); /* a later item does not see the row in this command */
         }
@@ -208,7 +211,6 @@ Datum lh_core_acquire_items(PG_FUNCTION_ARGS)
     static const struct lh_core_wish_arguments at = {COORDINATOR, NS,   KEY,    LEASE_KEY,  OWNER,    LABELS, DURATION,
                                                      QUEUE,       WAIT, TICKET, PRINCIPALS, AT_LEAST, UNITS};
     struct lh_core_wishes wishes;
-    struct lh_core_joins joins = {.waiter = NULL};
     struct lh_core_call call;
 
     lh_core_wishes(fcinfo, &at, &wishes);
@@ -219,9 +221,8 @@ Datum lh_core_acquire_items(PG_FUNCTION_ARGS)
     if (!lh_core_has_row(call.oids->waiter, call.oids->waiter_sql_user, call.snapshot))
         for (int i = 0; i < call.count; i++)
             if (!call.is_done[i]) /* with an earlier one of its scope */
-                acquire_one(&call, &wishes, &joins, i);
-    lh_core_close_joins(&joins);
-    if (call.is_alone && call.count == 1 && joins.count == 1)
+                acquire_one(&call, &wishes, i);
+    if (call.is_alone && call.count == 1 && call.place_count == 1)
         lh_core_relax_commit();
     return lh_core_end(&call, "core_granted");
 }

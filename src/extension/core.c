@@ -16,6 +16,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/uuid.h"
 
 /* Where the twins in SQL are. The tests build it once more, to stand in their place. */
 #ifndef LH_CORE_SQL_SCHEMA
@@ -229,7 +230,7 @@ static bool take_common_path(struct lh_core_call *call)
 {
     const char *reason;
 
-    call->scope = lh_core_table(call->oids->scope, RowExclusiveLock);
+    call->scope.table = lh_core_table(call->oids->scope, RowExclusiveLock);
     /* As for each statement of the function in SQL. */
     CommandCounterIncrement();
     PushActiveSnapshot(GetTransactionSnapshot());
@@ -240,11 +241,12 @@ static bool take_common_path(struct lh_core_call *call)
         call->command = GetCurrentCommandId(true);
         call->is_done = palloc0(call->count * sizeof(bool));
         call->is_change = palloc0(call->count * sizeof(bool));
-        lh_core_open(call);
+        call->is_shared = palloc0(call->count * sizeof(bool));
+        lh_core_open(call, &call->scope, call->oids->scope_pkey);
         return true;
     }
     PopActiveSnapshot();
-    table_close(call->scope, NoLock);
+    table_close(call->scope.table, NoLock);
     return false;
 }
 
@@ -325,13 +327,28 @@ static bool has_followers(struct lh_core_call *call, bool is_end)
     return has;
 }
 
+/* The lease keys of those that are shared; null for the others. */
+static Datum keys_of_shared(const struct lh_core_call *call, int argument, const int *changed)
+{
+    struct lh_core_array keys = lh_core_array(call->fcinfo, argument, UUIDOID);
+    int count = call->change_count, first = 1;
+    Datum *values = palloc(count * sizeof(Datum));
+    bool *nulls = palloc(count * sizeof(bool));
+
+    for (int i = 0; i < count; i++) {
+        values[i] = keys.values[changed[i]];
+        nulls[i] = !call->is_shared[changed[i]];
+    }
+    return PointerGetDatum(construct_md_array(values, nulls, 1, &count, &first, UUIDOID, UUID_LEN, false, 'c'));
+}
+
 static void tell_followers(struct lh_core_call *call, const char *after)
 {
     static const char *names[2];
     static SPIPlanPtr kept[2];
-    Oid types[2] = {TEXTARRAYOID, TEXTARRAYOID};
+    Oid types[3] = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID};
     int *changed = palloc(call->change_count * sizeof(int)), n = 0, place = 0, ns_argument = 0;
-    Datum values[2];
+    Datum values[3];
 
     for (int i = 0; i < call->count; i++)
         if (call->is_change[i])
@@ -340,11 +357,12 @@ static void tell_followers(struct lh_core_call *call, const char *after)
         ns_argument++;
     for (int i = 0; i < 2; i++)
         values[i] = part_of(call->fcinfo->args[ns_argument + i].value, TEXTARRAYOID, changed, n);
+    values[2] = keys_of_shared(call, ns_argument + 2, changed);
     SPI_connect();
     while (names[place] != NULL && strcmp(names[place], after) != 0)
         place++;
     if (names[place] == NULL) {
-        SPIPlanPtr plan = SPI_prepare(psprintf("select leasehold_internal.%s($1, $2)", after), 2, types);
+        SPIPlanPtr plan = SPI_prepare(psprintf("select leasehold_internal.%s($1, $2, $3)", after), 3, types);
         if (plan == NULL)
             elog(ERROR, "leasehold_core: cannot prepare %s()", after);
         SPI_keepplan(plan);

@@ -36,7 +36,7 @@
 #include "utils/uuid.h"
 
 /* Grows when the SQL functions change what the common path does; leasehold_internal.core_life() has the schema's. */
-#define LH_CORE_CONTRACT 6
+#define LH_CORE_CONTRACT 7
 /* The largest namespace, in bytes. */
 #define LH_CORE_NAMESPACE_MAX 255
 /* A bit for each of the 4,096 slots of keys. */
@@ -91,6 +91,42 @@
 enum lh_core_scope_column { LH_CORE_SCOPE_COLUMNS(SCOPE_NUMBER) SCOPE_COLUMNS };
 #undef SCOPE_NUMBER
 
+/* The columns of leasehold.share, in their order. */
+#define LH_CORE_SHARE_COLUMNS(X)                                                                                       \
+    X(NAMESPACE, "namespace", TEXTOID, true)                                                                           \
+    X(KEY, "key", TEXTOID, true)                                                                                       \
+    X(LEASE_KEY, "lease_key", UUIDOID, true)                                                                           \
+    X(STATE, "state", TEXTOID, true)                                                                                   \
+    X(TOKEN, "token", INT8OID, true)                                                                                   \
+    X(UNITS, "units", INT4OID, true)                                                                                   \
+    X(SLOTS, "slots", INT4ARRAYOID, false)                                                                             \
+    X(ACQUIRED_AT, "acquired_at", TIMESTAMPTZOID, true)                                                                \
+    X(HEARTBEAT_AT, "heartbeat_at", TIMESTAMPTZOID, true)                                                              \
+    X(DEADLINE, "deadline", TIMESTAMPTZOID, true)                                                                      \
+    X(HEARTBEATS, "heartbeats", INT8OID, true)                                                                         \
+    X(INCARNATION, "incarnation", INT8OID, true)                                                                       \
+    X(CHECK_AT, "check_at", TIMESTAMPTZOID, true)                                                                      \
+    X(GRANTED_BY, "granted_by", UUIDOID, false)                                                                        \
+    X(LAPSED, "lapsed", BOOLOID, true)                                                                                 \
+    X(DURATION, "duration", INTERVALOID, true)                                                                         \
+    X(GRACE, "grace", INTERVALOID, true)                                                                               \
+    X(OWNER, "owner", TEXTOID, false)                                                                                  \
+    X(PRINCIPAL, "principal", TEXTOID, false)                                                                          \
+    X(LABELS, "labels", JSONBOID, true)                                                                                \
+    X(REAP_FAILURES, "reap_failures", INT4OID, true)                                                                   \
+    X(REAP_ERROR, "reap_error", TEXTOID, false)                                                                        \
+    X(REAP_FAILED_AT, "reap_failed_at", TIMESTAMPTZOID, false)                                                         \
+    X(NEXT_TRY_AT, "next_try_at", TIMESTAMPTZOID, false)                                                               \
+    X(ENDED_AT, "ended_at", TIMESTAMPTZOID, false)                                                                     \
+    X(OUTCOME, "outcome", TEXTOID, false)                                                                              \
+    X(RESULT, "result", JSONBOID, false)                                                                               \
+    X(ERROR, "error", TEXTOID, false)                                                                                  \
+    X(ITEMS, "items", INT2OID, false)
+
+#define SHARE_NUMBER(name, ...) SHARE_##name,
+enum lh_core_share_column { LH_CORE_SHARE_COLUMNS(SHARE_NUMBER) SHARE_COLUMNS };
+#undef SHARE_NUMBER
+
 /* The columns of leasehold.waiter, in their order. */
 #define LH_CORE_WAITER_COLUMNS(X)                                                                                      \
     X(NAMESPACE, "namespace", TEXTOID, true)                                                                           \
@@ -117,6 +153,7 @@ struct lh_core_oids {
     Oid scope, scope_pkey, token, ticket;
     Oid incarnation, policy, watch, coordinator, coordinator_seen_at, waiter, waiter_pkey, waiter_sql_user,
         waiter_by_priority;
+    Oid share, share_pkey, share_held;
     Oid creation, creation_pkey, turn;
 };
 
@@ -128,6 +165,7 @@ struct lh_core_rules {
     bool is_plain;                             /* not frozen, no quota, no minimum hold */
     bool is_manual;                            /* its leases do not expire by themselves */
     bool has_capacity;
+    int32 capacity; /* units of each scope */
     bool has_history;
     bool has_acquire_hook, has_heartbeat_hook, has_release_ok_hook, has_release_fail_hook;
     bool has_dead_after;
@@ -144,11 +182,26 @@ struct lh_core_life {
     TimestampTz started_at;
 };
 
-/* A scope's row. */
+#define LH_CORE_COLUMNS_MAX 40
+
+/* A row of leasehold.scope, leasehold.share or leasehold.waiter, by the numbers of its columns. */
 struct lh_core_row {
     ItemPointerData tid;
-    Datum values[SCOPE_COLUMNS];
-    bool nulls[SCOPE_COLUMNS];
+    Datum values[LH_CORE_COLUMNS_MAX];
+    bool nulls[LH_CORE_COLUMNS_MAX];
+};
+
+StaticAssertDecl((int)SCOPE_COLUMNS <= LH_CORE_COLUMNS_MAX && (int)SHARE_COLUMNS <= LH_CORE_COLUMNS_MAX &&
+                     (int)WAITER_COLUMNS <= LH_CORE_COLUMNS_MAX,
+                 "a row has room for the columns of each table");
+
+/* One of these tables, open for a call. */
+struct lh_core_heap {
+    Relation table, index; /* `index`: its rows are found by it; NULL: none is looked for */
+    IndexScanDesc scan;    /* by the snapshot of the call */
+    TupleTableSlot *found_slot, *new_slot;
+    EState *estate; /* made for the first row that needs an entry in an index */
+    ResultRelInfo *result_rel;
 };
 
 /* One call of one function. */
@@ -162,16 +215,15 @@ struct lh_core_call {
     struct lh_core_life life;
     Snapshot snapshot;
     CommandId command;
-    Relation scope, scope_pkey;
-    IndexScanDesc scan;
-    TupleTableSlot *found_slot, *new_slot;
-    EState *estate; /* made for the first row that needs an entry in an index */
-    ResultRelInfo *result_rel;
+    struct lh_core_heap scope;
+    struct lh_core_heap share, waiter; /* open from their first use on; table is NULL before */
 
     int count;        /* items */
     int done_count;   /* items that the common path has done */
     int change_count; /* items among them that changed a lease */
+    int place_count;  /* items among them that took a place in a queue */
     bool *is_done, *is_change;
+    bool *is_shared;  /* items that changed a shared lease */
     bool is_alone;    /* the transaction wrote nothing before */
     bool has_history; /* a lease was released that history is to keep */
     uint32 *left;     /* a table of hashes of the scopes whose later items are left */
@@ -217,51 +269,64 @@ uint64 lh_core_generation(void);
 /* Opens a relation; raises an error if it has changed so that the common path does not fit it any more: then SQL
    does the work. */
 Relation lh_core_table(Oid oid, LOCKMODE mode);
-void lh_core_open(struct lh_core_call *call); /* call it once `scope` is open */
+/* Opens a table for the call once its Relation is set; `index` may be InvalidOid. */
+void lh_core_open(const struct lh_core_call *call, struct lh_core_heap *heap, Oid index);
+void lh_core_open_indexes(struct lh_core_heap *heap, bool is_speculative);
 void lh_core_close(struct lh_core_call *call);
 /* index_beginscan() of each version. */
 IndexScanDesc lh_core_beginscan(Relation table, Relation index, Snapshot snapshot, int keys);
+/* Set the 2 conditions of an index scan for what a scope has, the 3 for a shared holder. */
+void lh_core_scope_keys(ScanKeyData *keys, Datum ns, Datum key);
+void lh_core_share_keys(ScanKeyData *keys, Datum ns, Datum key, Datum lease_key);
 /* Returns true if there is a row that this snapshot sees. `index`: the partial index that has just these rows, or
    InvalidOid. */
 bool lh_core_has_row(Oid table, Oid index, Snapshot snapshot);
+/* Returns true if there is one about this scope; the index begins with the scope's columns. */
+bool lh_core_has_entry(Relation table, Oid index, Snapshot snapshot, Datum ns, Datum key);
 
 /* --- row.c --- */
 
+/* Find the row of a scope, and of a shared holder. */
 bool lh_core_find(struct lh_core_call *call, Datum ns, Datum key, struct lh_core_row *row);
+bool lh_core_find_share(struct lh_core_call *call, Datum ns, Datum key, Datum lease_key, struct lh_core_row *row);
 /* Locks the row without waiting; LockTupleExclusive is FOR UPDATE, which ends a lease. Returns false if another transaction has locked or changed it. */
-bool lh_core_lock(struct lh_core_call *call, struct lh_core_row *row, LockTupleMode mode);
-/* Returns true if this transaction wrote the version that was found last, and no later one: that locks it. All others find the version before it, and
-   wait for us or skip it. */
+bool lh_core_lock(struct lh_core_call *call, struct lh_core_heap *heap, struct lh_core_row *row, LockTupleMode mode);
+/* Returns true if this transaction wrote the version of the scope that was found last, and no later one: that locks it. All others find the version
+   before it, and wait for us or skip it. */
 bool lh_core_is_ours(const struct lh_core_call *call);
 /* Writes the next version of the row. Returns false if the row is not the newest any more, or another transaction
    has locked it. `is_locked`: we have. */
-bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bool is_locked);
+bool lh_core_update(struct lh_core_call *call, struct lh_core_heap *heap, const struct lh_core_row *row,
+                    bool is_locked);
 /* Locks the slot of a scope that has no row, then looks again. Returns false if another transaction creates the row,
    or has. */
 bool lh_core_take_name(struct lh_core_call *call, Datum ns, Datum key);
-/* Inserts the row of a scope whose name lh_core_take_name() has taken. */
-void lh_core_insert(struct lh_core_call *call, const struct lh_core_row *row);
+/* Makes the row the heap's new one, to be inserted: of a scope whose name lh_core_take_name() has taken, or of one whose row is locked. */
+void lh_core_make(struct lh_core_heap *heap, const struct lh_core_row *row);
+void lh_core_insert(struct lh_core_call *call, struct lh_core_heap *heap, const struct lh_core_row *row);
 
-static inline void lh_core_set(struct lh_core_row *row, enum lh_core_scope_column column, Datum value)
+static inline void lh_core_set(struct lh_core_row *row, int column, Datum value)
 {
     row->values[column] = value;
     row->nulls[column] = false;
 }
 
-static inline void lh_core_set_null(struct lh_core_row *row, enum lh_core_scope_column column)
+static inline void lh_core_set_null(struct lh_core_row *row, int column)
 {
     row->values[column] = (Datum)0;
     row->nulls[column] = true;
 }
 
-bool lh_core_text_is(const struct lh_core_row *row, enum lh_core_scope_column column, const char *text);
-bool lh_core_uuid_is(const struct lh_core_row *row, enum lh_core_scope_column column, Datum uuid);
+bool lh_core_text_is(const struct lh_core_row *row, int column, const char *text);
+bool lh_core_uuid_is(const struct lh_core_row *row, int column, Datum uuid);
 /* Returns true if the key holds this lease, live, and its expiry has not passed. */
 bool lh_core_is_held_by(const struct lh_core_row *row, Datum lease_key);
 bool lh_core_is_live(const struct lh_core_call *call, const struct lh_core_row *row, TimestampTz now);
+/* The same of a shared holder, whose state is held. */
+bool lh_core_is_live_share(const struct lh_core_call *call, const struct lh_core_row *row, TimestampTz now);
 TimestampTz lh_core_plus(TimestampTz at, const Interval *interval);
 
-static inline void lh_core_set_or_null(struct lh_core_row *row, enum lh_core_scope_column column, Datum value)
+static inline void lh_core_set_or_null(struct lh_core_row *row, int column, Datum value)
 {
     row->values[column] = value;
     row->nulls[column] = value == (Datum)0;
@@ -281,7 +346,7 @@ struct lh_core_wishes {
     int count;         /* 0: there is no list of keys */
 };
 
-/* A request for an exclusive lease that only the scope's state can be against. */
+/* A request for a lease that only the scope's state can be against. */
 struct lh_core_wish {
     const struct lh_core_rules *rules;
     Interval duration;
@@ -289,11 +354,14 @@ struct lh_core_wish {
     Datum labels;                                   /* jsonb */
     bool has_wait;                                  /* else the wait has no end */
     int64 wait_us;
+    int32 units; /* 0: all of the scope, exclusively */
 };
 
 void lh_core_wishes(FunctionCallInfo fcinfo, const struct lh_core_wish_arguments *at, struct lh_core_wishes *wishes);
 /* Reads a request. Returns false if any of the item's values is unusual. Reads only the rules. */
 bool lh_core_wish(const struct lh_core_wishes *wishes, int item, struct lh_core_wish *wish);
+/* Returns the units that the shared holders of one scope may take together. */
+int32 lh_core_units_max(const struct lh_core_rules *rules);
 /* Returns true if the scope remembers that a lease of this key has ended. */
 bool lh_core_has_ended(const struct lh_core_row *row, Datum lease_key);
 /* Makes the row held and draws its token. The row's update must fail if any transaction changed it since it was
@@ -304,6 +372,10 @@ void lh_core_set_held(struct lh_core_call *call, const struct lh_core_wish *wish
 Interval lh_core_suspected_after(const struct lh_core_rules *rules, const Interval *duration);
 /* Returns the time until the holder is suspected dead, from the grant on. */
 int64 lh_core_suspected_in_us(const struct lh_core_wish *wish);
+/* Sets the columns of leasehold_internal.answer that each grant has, exclusive or shared. */
+void lh_core_tell_grant(const struct lh_core_wish *wish, int64 token, TimestampTz now, Datum *values, bool *nulls);
+/* Answers with a row of leasehold_internal.acquired that says all in its last column: these columns of leasehold_internal.answer. */
+void lh_core_answer_more(struct lh_core_call *call, int item, bool is_change, Datum *values, bool *nulls);
 
 /* --- queue.c --- */
 
@@ -325,33 +397,6 @@ bool lh_core_queue_is_live(const struct lh_core_queue *queue);
 /* Returns true if the coordinator is live. */
 bool lh_core_queue_knows(const struct lh_core_queue *queue, Datum coordinator);
 void lh_core_queue_end(struct lh_core_queue *queue);
-/* Returns true if a waiter of the scope has a priority: then SQL says who is next. */
-bool lh_core_queue_has_priority(const struct lh_core_call *call, Relation waiter, Snapshot snapshot, Datum ns,
-                                Datum key);
-
-/* --- join.c --- */
-
-/* The table of waiters, opened by the first join of a call. Begins as zeros. */
-struct lh_core_joins {
-    Relation waiter; /* NULL: none so far */
-    TupleTableSlot *slot;
-    EState *estate;
-    ResultRelInfo *result_rel;
-    int count;
-};
-
-/* One request of a call. */
-struct lh_core_joiner {
-    int item;
-    struct lh_core_wish wish;
-};
-
-/* Puts requests at the end of the queue of a scope that is held, and answers them. They are all that the call has for this scope, and no two have the
-   same lease key. `row` is the scope's. Returns false if SQL is to decide about all of them: no place is taken then. */
-bool lh_core_join(struct lh_core_call *call, struct lh_core_joins *joins, const struct lh_core_joiner *joiners,
-                  int count, Datum ns, Datum key, struct lh_core_row *row);
-void lh_core_close_joins(struct lh_core_joins *joins);
-
 /* --- result.c --- */
 
 struct lh_core_result {
@@ -364,6 +409,39 @@ bool lh_core_result(const struct lh_core_array *failed, const struct lh_core_arr
                     const struct lh_core_rules *rules, struct lh_core_result *result);
 /* Ends the lease in the row. The row's lease key is still that of the lease. */
 void lh_core_set_ended(struct lh_core_row *row, const struct lh_core_result *result, TimestampTz now);
+
+/* --- join.c --- */
+
+/* One request of a call. */
+struct lh_core_joiner {
+    int item;
+    struct lh_core_wish wish;
+};
+
+/* Puts requests at the end of the queue of a scope that is held, and answers them. They are all that the call has for this scope, and no two have the
+   same lease key. `row` is the scope's. Returns false if SQL is to decide about all of them: no place is taken then. */
+bool lh_core_join(struct lh_core_call *call, const struct lh_core_joiner *joiners, int count, Datum ns, Datum key,
+                  struct lh_core_row *row);
+
+/* --- share.c --- */
+
+/* Grants requests as shared leases of a scope, and answers them. The same as of lh_core_join() holds for what is given, and for false. */
+bool lh_core_share(struct lh_core_call *call, const struct lh_core_joiner *joiners, int count, Datum ns, Datum key,
+                   struct lh_core_row *row);
+/* Renews a shared lease, and sets its new row. Returns false if SQL is to decide. */
+bool lh_core_renew_share(struct lh_core_call *call, Datum ns, Datum key, Datum lease_key, struct lh_core_row *share);
+
+/* One release of a call, of a shared lease. */
+struct lh_core_leaver {
+    int item;
+    Datum lease_key;
+    struct lh_core_result result;
+};
+
+/* Ends shared leases of a scope, all that the call has for it, and no two of the same lease key. `row` is the scope's. Returns false if SQL is to
+   decide about all of them: none has ended then. */
+bool lh_core_end_shares(struct lh_core_call *call, const struct lh_core_leaver *leavers, int count, Datum ns, Datum key,
+                        struct lh_core_row *row);
 
 /* --- facts.c --- */
 

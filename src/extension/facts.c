@@ -166,10 +166,13 @@ static void read_slots(int number, struct lh_core_rules *read)
 
 static void read_rules(struct lh_core_rules *read)
 {
+    bool has_no_capacity;
+
     read->is_known = true;
     read->is_plain = DatumGetBool(column(1, NULL));
     read->is_manual = DatumGetBool(column(2, NULL));
-    read->has_capacity = DatumGetBool(column(3, NULL));
+    read->capacity = DatumGetInt32(column(3, &has_no_capacity));
+    read->has_capacity = !has_no_capacity;
     read->has_history = DatumGetBool(column(4, NULL));
     read->has_acquire_hook = DatumGetBool(column(5, NULL));
     read->has_heartbeat_hook = DatumGetBool(column(6, NULL));
@@ -187,12 +190,12 @@ static void read_rules(struct lh_core_rules *read)
 /* NULL where it cannot be a namespace. What is returned lasts until lh_core_refresh_rules(). */
 const struct lh_core_rules *lh_core_rules(Datum ns)
 {
-    static const char sql[] = "select is_plain, is_manual, has_capacity, has_history, has_acquire_hook, "
+    static const char sql[] = "select is_plain, is_manual, capacity, has_history, has_acquire_hook, "
                               "has_heartbeat_hook, has_release_ok_hook,"
                               " has_release_fail_hook, min_duration, max_duration, grace, grace_us, dead_after, "
                               "dead_after_us, max_hold, max_hold_us, may_wait, slots"
                               " from leasehold_internal.core_rules($1)";
-    static const Oid types[] = {BOOLOID,     BOOLOID, BOOLOID,     BOOLOID,     BOOLOID,     BOOLOID,
+    static const Oid types[] = {BOOLOID,     BOOLOID, INT4OID,     BOOLOID,     BOOLOID,     BOOLOID,
                                 BOOLOID,     BOOLOID, INTERVALOID, INTERVALOID, INTERVALOID, INT8OID,
                                 INTERVALOID, INT8OID, INTERVALOID, INT8OID,     BOOLOID,     BYTEAOID};
     char name[LH_CORE_NAMESPACE_MAX + 1] = "";

@@ -1,9 +1,10 @@
 /*
- * An exclusive lease: what is checked of a request for one (is_plain() in migrations/functions/single_item.sql), and what a
- * grant writes into the scope's row ([grant] of migrations/functions/columns.txt).
+ * What is checked of a request for a lease (is_plain() in migrations/functions/single_item.sql), what an exclusive grant writes into the
+ * scope's row ([grant] of migrations/functions/columns.txt), and what each grant is answered with.
  */
 #include "core.h"
 
+#include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "mb/pg_wchar.h"
@@ -12,12 +13,15 @@
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
+#include "utils/typcache.h"
 #include "utils/uuid.h"
 
 #define OWNER_BYTES_MAX 255
 #define LABELS_MAX 16
 #define LABEL_NAME_BYTES_MAX 63
 #define LABEL_VALUE_BYTES_MAX 255
+/* What shared holders of one scope take together, at most. */
+#define UNITS_MAX 1000000
 #define SHORTEST_US 100000
 /* Beyond it an interval reckons in floating point otherwise than here. */
 #define LONGEST_US INT64CONST(4503599627370496)
@@ -100,17 +104,24 @@ static bool has_key(const struct lh_core_rules *rules, Datum key)
     return (rules->slots[slot / 8] >> slot % 8 & 1) != 0;
 }
 
+int32 lh_core_units_max(const struct lh_core_rules *rules)
+{
+    return rules->has_capacity ? Min(rules->capacity, UNITS_MAX) : UNITS_MAX;
+}
+
 bool lh_core_wish(const struct lh_core_wishes *wishes, int item, struct lh_core_wish *wish)
 {
     int64 us;
 
     if (is_null(&wishes->ns, item) || is_null(&wishes->key, item) || is_null(&wishes->lease_key, item) ||
-        is_null(&wishes->duration, item) || is_null(&wishes->labels, item) || !is_null(&wishes->at_least, item) ||
-        !is_null(&wishes->units, item))
+        is_null(&wishes->duration, item) || is_null(&wishes->labels, item) || !is_null(&wishes->at_least, item))
         return false;
     wish->rules = lh_core_rules(wishes->ns.values[item]);
     if (wish->rules == NULL || !wish->rules->is_plain || wish->rules->has_acquire_hook ||
         !has_key(wish->rules, wishes->key.values[item]))
+        return false;
+    wish->units = is_null(&wishes->units, item) ? 0 : DatumGetInt32(wishes->units.values[item]);
+    if (!is_null(&wishes->units, item) && (wish->units < 1 || wish->units > lh_core_units_max(wish->rules)))
         return false;
     us = DatumGetInt64(wishes->duration.values[item]);
     wish->duration = (Interval){.time = us};
@@ -190,4 +201,61 @@ int64 lh_core_suspected_in_us(const struct lh_core_wish *wish)
             DirectFunctionCall2(interval_cmp, IntervalPGetDatum(&rules->max_hold), IntervalPGetDatum(&silence))) < 0)
         return rules->max_hold_us;
     return rules->has_dead_after ? rules->dead_after_us : silence.time;
+}
+
+void lh_core_tell_grant(const struct lh_core_wish *wish, int64 token, TimestampTz now, Datum *values, bool *nulls)
+{
+    enum { LH_CORE_ANSWER_COLUMNS, COLUMNS };
+    static const int always[] = {N,           OUTCOME,   SUSPECTED_IN, TOKEN, LABELS, DURATION,   GRACE,
+                                 ACQUIRED_AT, DEADLINE,  REMAINING,    HELD,  SILENT, HEARTBEATS, HEARTBEAT_AT,
+                                 LIVENESS,    IS_MANUAL, MODE,         UNITS, HOLDERS};
+    const struct lh_core_rules *rules = wish->rules;
+    int64 duration_us = wish->duration.time;
+    Jsonb *labels = DatumGetJsonbP(wish->labels);
+
+    memset(nulls, true, COLUMNS * sizeof(bool));
+    for (size_t i = 0; i < lengthof(always); i++)
+        nulls[always[i]] = false;
+    nulls[EXPIRES_IN] = rules->is_manual;
+    nulls[UNITS_FREE] = !rules->has_capacity;
+    nulls[OWNER] = wish->owner == (Datum)0;
+    nulls[PRINCIPAL] = wish->principal == (Datum)0;
+    values[OUTCOME] = CStringGetTextDatum("granted");
+    values[EXPIRES_IN] = Int64GetDatum(duration_us + rules->grace_us);
+    values[SUSPECTED_IN] = Int64GetDatum(lh_core_suspected_in_us(wish));
+    values[TOKEN] = Int64GetDatum(token);
+    values[OWNER] = wish->owner;
+    values[PRINCIPAL] = wish->principal;
+    values[LABELS] = CStringGetTextDatum(JsonbToCString(NULL, &labels->root, VARSIZE(labels)));
+    values[DURATION] = values[REMAINING] = Int64GetDatum(duration_us);
+    values[GRACE] = Int64GetDatum(rules->grace_us);
+    values[ACQUIRED_AT] = values[HEARTBEAT_AT] = TimestampTzGetDatum(now);
+    values[DEADLINE] = TimestampTzGetDatum(lh_core_plus(now, &wish->duration));
+    values[HELD] = values[SILENT] = values[HEARTBEATS] = Int64GetDatum(0);
+    values[LIVENESS] = CStringGetTextDatum("alive");
+    values[IS_MANUAL] = BoolGetDatum(rules->is_manual);
+    values[MODE] = CStringGetTextDatum("exclusive");
+    values[UNITS] = values[UNITS_FREE] = Int32GetDatum(0);
+    values[HOLDERS] = Int32GetDatum(1);
+}
+
+void lh_core_answer_more(struct lh_core_call *call, int item, bool is_change, Datum *told, bool *told_nulls)
+{
+    enum { LH_CORE_ANSWER_COLUMNS, COLUMNS };
+    TupleDesc type = lookup_rowtype_tupdesc(TupleDescAttr(call->row_type, LH_CORE_MORE)->atttypid, -1);
+    Datum values[LH_CORE_MORE + 1] = {0};
+    bool nulls[LH_CORE_MORE + 1];
+
+    if (type->natts != COLUMNS)
+        ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("leasehold_internal.answer has %d columns", COLUMNS));
+    told[N] = values[N] = Int32GetDatum(item + 1);
+    values[OUTCOME] = told[OUTCOME];
+    values[LH_CORE_MORE] = heap_copy_tuple_as_datum(heap_form_tuple(type, told, told_nulls), type);
+    memset(nulls, true, sizeof(nulls));
+    nulls[N] = nulls[OUTCOME] = nulls[LH_CORE_MORE] = false;
+    ReleaseTupleDesc(type);
+    if (is_change)
+        lh_core_answer(call, item, values, nulls);
+    else
+        lh_core_answer_wait(call, item, values, nulls);
 }

@@ -51,7 +51,7 @@ static void read_queue(const struct lh_core_call *call, Relation waiter, const s
     struct lh_core_queue queue;
 
     *found = (struct found){.is_ours = false};
-    if (lh_core_queue_has_priority(call, waiter, latest, ns, key)) {
+    if (lh_core_has_entry(waiter, call->oids->waiter_by_priority, latest, ns, key)) {
         UnregisterSnapshot(latest);
         return;
     }
@@ -91,7 +91,8 @@ static bool pass_on(struct lh_core_call *call, Relation waiter, const struct lh_
 
     if (!lh_core_find(call, ns, key, row) || !lh_core_is_held_by(row, lease_key) || !row->nulls[SCOPE_AT_LEAST] ||
         !row->nulls[SCOPE_HOLDERS] || lh_core_has_ended(row, wish->lease_key) ||
-        lh_core_uuid_is(row, SCOPE_LEASE_KEY, wish->lease_key) || !lh_core_lock(call, row, LockTupleExclusive))
+        lh_core_uuid_is(row, SCOPE_LEASE_KEY, wish->lease_key) ||
+        !lh_core_lock(call, &call->scope, row, LockTupleExclusive))
         return false;
     now = GetCurrentTimestamp();
     if (!lh_core_is_live(call, row, now))
@@ -102,19 +103,13 @@ static bool pass_on(struct lh_core_call *call, Relation waiter, const struct lh_
     lh_core_set_ended(row, result, now);
     lh_core_set_held(call, wish, now, row);
     lh_core_set(row, SCOPE_QUEUED, BoolGetDatum(found.has_others));
-    return lh_core_update(call, row, true);
+    return lh_core_update(call, &call->scope, row, true);
 }
 
 /* The rows of the function in SQL: that of the release, then that of the grant. */
-static void answer(struct lh_core_call *call, const struct lh_core_wish *wish, Datum labels,
-                   const struct lh_core_row *row)
+static void answer(struct lh_core_call *call, const struct lh_core_wish *wish, const struct lh_core_row *row)
 {
     enum { PART, END_REASON, WAKE, LH_CORE_ANSWER_COLUMNS, COLUMNS };
-    static const int of_grant[] = {
-        PART,      N,    OUTCOME, AHEAD,      SUSPECTED_IN, TOKEN,    LABELS,    DURATION, GRACE, ACQUIRED_AT, DEADLINE,
-        REMAINING, HELD, SILENT,  HEARTBEATS, HEARTBEAT_AT, LIVENESS, IS_MANUAL, MODE,     UNITS, HOLDERS};
-    const struct lh_core_rules *rules = wish->rules;
-    int64 duration_us = wish->duration.time;
     Datum values[COLUMNS] = {0};
     bool nulls[COLUMNS];
 
@@ -128,32 +123,13 @@ static void answer(struct lh_core_call *call, const struct lh_core_wish *wish, D
     values[OUTCOME] = CStringGetTextDatum("ok");
     lh_core_answer(call, 0, values, nulls);
 
-    memset(nulls, true, sizeof(nulls));
-    for (size_t i = 0; i < lengthof(of_grant); i++)
-        nulls[of_grant[i]] = false;
-    nulls[EXPIRES_IN] = rules->is_manual;
-    nulls[UNITS_FREE] = !rules->has_capacity;
-    nulls[OWNER] = wish->owner == (Datum)0;
-    nulls[PRINCIPAL] = wish->principal == (Datum)0;
+    lh_core_tell_grant(wish, DatumGetInt64(row->values[SCOPE_TOKEN]),
+                       DatumGetTimestampTz(row->values[SCOPE_ACQUIRED_AT]), values + N, nulls + N);
+    nulls[WAKE] = true;
+    nulls[AHEAD] = false;
     values[PART] = CStringGetTextDatum("acquire");
-    values[OUTCOME] = CStringGetTextDatum("granted");
+    values[N] = Int32GetDatum(1);
     values[AHEAD] = Int32GetDatum(0);
-    values[EXPIRES_IN] = Int64GetDatum(duration_us + rules->grace_us);
-    values[SUSPECTED_IN] = Int64GetDatum(lh_core_suspected_in_us(wish));
-    values[TOKEN] = row->values[SCOPE_TOKEN];
-    values[OWNER] = wish->owner;
-    values[PRINCIPAL] = wish->principal;
-    values[LABELS] = labels;
-    values[DURATION] = values[REMAINING] = Int64GetDatum(duration_us);
-    values[GRACE] = Int64GetDatum(rules->grace_us);
-    values[ACQUIRED_AT] = values[HEARTBEAT_AT] = row->values[SCOPE_ACQUIRED_AT];
-    values[DEADLINE] = row->values[SCOPE_DEADLINE];
-    values[HELD] = values[SILENT] = values[HEARTBEATS] = Int64GetDatum(0);
-    values[LIVENESS] = CStringGetTextDatum("alive");
-    values[IS_MANUAL] = BoolGetDatum(rules->is_manual);
-    values[MODE] = CStringGetTextDatum("exclusive");
-    values[UNITS] = values[UNITS_FREE] = Int32GetDatum(0);
-    values[HOLDERS] = Int32GetDatum(1);
     tuplestore_putvalues(call->rows, call->row_type, values, nulls);
 }
 
@@ -202,12 +178,12 @@ Datum lh_core_hand_over_batch(PG_FUNCTION_ARGS)
     is_single = wishes.count == 1 && ns.n == 1 && key.n == 1 && lease_key.n == 1 && failed.n == 1 && value.n == 1;
     if (!lh_core_begin(&call, fcinfo, "hand_over_batch", is_single ? 1 : 0))
         return (Datum)0;
-    if (is_plain(&wishes, &ns, &key, &lease_key) && lh_core_wish(&wishes, 0, &wish) && !wish.rules->has_history &&
-        lh_core_result(&failed, &value, 0, wish.rules, &result) &&
+    if (is_plain(&wishes, &ns, &key, &lease_key) && lh_core_wish(&wishes, 0, &wish) && wish.units == 0 &&
+        !wish.rules->has_history && lh_core_result(&failed, &value, 0, wish.rules, &result) &&
         !lh_core_has_row(call.oids->watch, InvalidOid, call.snapshot)) {
         Relation waiter = lh_core_table(call.oids->waiter, RowExclusiveLock);
         if (pass_on(&call, waiter, &wish, &result, ns.values[0], key.values[0], lease_key.values[0], &row)) {
-            answer(&call, &wish, wishes.labels.values[0], &row);
+            answer(&call, &wish, &row);
             refuse_watched(&call);
         }
         table_close(waiter, NoLock);

@@ -4,130 +4,92 @@
  */
 #include "core.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-#include "utils/typcache.h"
 
 /* live_tickets() in migrations/functions/queue.sql: places beyond are told as so many ahead. */
 #define AHEAD_MAX 1000
 #define DAY_US INT64CONST(86400000000)
 
-/* --- the table of waiters, open from the first join of a call to the last --- */
+/* --- the table of waiters --- */
 
-static void open_joins(struct lh_core_call *call, struct lh_core_joins *joins)
+static void open_waiters(struct lh_core_call *call)
 {
-    joins->waiter = lh_core_table(call->oids->waiter, RowExclusiveLock);
-    joins->slot = table_slot_create(joins->waiter, NULL);
-    joins->estate = CreateExecutorState();
-    joins->result_rel = makeNode(ResultRelInfo);
-    InitResultRelInfo(joins->result_rel, joins->waiter, 0, NULL, 0);
-    ExecOpenIndices(joins->result_rel, true);
-#if PG_VERSION_NUM < 140000
-    joins->estate->es_result_relation_info = joins->result_rel;
-#endif
-}
-
-void lh_core_close_joins(struct lh_core_joins *joins)
-{
-    if (joins->waiter == NULL)
+    if (call->waiter.table != NULL)
         return;
-    ExecCloseIndices(joins->result_rel);
-    ExecResetTupleTable(joins->estate->es_tupleTable, false);
-    FreeExecutorState(joins->estate);
-    ExecDropSingleTupleTableSlot(joins->slot);
-    table_close(joins->waiter, NoLock);
+    call->waiter.table = lh_core_table(call->oids->waiter, RowExclusiveLock);
+    lh_core_open(call, &call->waiter, InvalidOid);
+    lh_core_open_indexes(&call->waiter, true);
 }
 
 /* The lease key has a place in this queue. The lock of the scope's row, which all take who join, keeps another from inserting it meanwhile: a
    speculative insertion, as of ON CONFLICT, would write one WAL record more. */
-static bool has_place(struct lh_core_joins *joins)
+static bool has_place(struct lh_core_heap *waiter, const struct lh_core_row *row)
 {
     ItemPointerData unused;
+    bool has;
 
+    lh_core_make(waiter, row);
 #if PG_VERSION_NUM >= 180000
-    return !ExecCheckIndexConstraints(joins->result_rel, joins->slot, joins->estate, &unused, &joins->slot->tts_tid,
-                                      NIL);
+    has = !ExecCheckIndexConstraints(waiter->result_rel, waiter->new_slot, waiter->estate, &unused,
+                                     &waiter->new_slot->tts_tid, NIL);
 #elif PG_VERSION_NUM >= 140000
-    return !ExecCheckIndexConstraints(joins->result_rel, joins->slot, joins->estate, &unused, NIL);
+    has = !ExecCheckIndexConstraints(waiter->result_rel, waiter->new_slot, waiter->estate, &unused, NIL);
 #else
-    return !ExecCheckIndexConstraints(joins->slot, joins->estate, &unused, NIL);
+    has = !ExecCheckIndexConstraints(waiter->new_slot, waiter->estate, &unused, NIL);
 #endif
+    ResetPerTupleExprContext(waiter->estate);
+    return has;
 }
 
-static void insert(struct lh_core_call *call, struct lh_core_joins *joins)
+static void fill(const struct lh_core_wish *wish, Datum ns, Datum key, int64 ticket, TimestampTz now,
+                 struct lh_core_row *row)
 {
-    TupleTableSlot *slot = joins->slot;
-    EState *estate = joins->estate;
-
-    table_tuple_insert(joins->waiter, slot, call->command, 0, NULL);
-#if PG_VERSION_NUM >= 160000
-    list_free(ExecInsertIndexTuples(joins->result_rel, slot, estate, false, false, NULL, NIL, false));
-#elif PG_VERSION_NUM >= 140000
-    list_free(ExecInsertIndexTuples(joins->result_rel, slot, estate, false, false, NULL, NIL));
-#else
-    list_free(ExecInsertIndexTuples(slot, estate, false, NULL, NIL));
-#endif
-    ResetPerTupleExprContext(estate);
-}
-
-static void set(TupleTableSlot *slot, enum lh_core_waiter_column column, Datum value)
-{
-    slot->tts_values[column] = value;
-    slot->tts_isnull[column] = value == (Datum)0;
-}
-
-static void fill(struct lh_core_joins *joins, const struct lh_core_wish *wish, Datum ns, Datum key, int64 ticket,
-                 TimestampTz now)
-{
-    TupleTableSlot *slot = joins->slot;
     Interval wait = {.time = wish->wait_us};
 
-    ExecClearTuple(slot);
-    memset(slot->tts_isnull, true, WAITER_COLUMNS * sizeof(bool));
-    set(slot, WAITER_NAMESPACE, ns);
-    set(slot, WAITER_KEY, key);
-    set(slot, WAITER_TICKET, Int64GetDatum(ticket));
-    set(slot, WAITER_LEASE_KEY, wish->lease_key);
-    set(slot, WAITER_COORDINATOR, wish->coordinator);
-    set(slot, WAITER_ENQUEUED_AT, TimestampTzGetDatum(now));
+    memset(row->nulls, true, sizeof(row->nulls));
+    lh_core_set(row, WAITER_NAMESPACE, ns);
+    lh_core_set(row, WAITER_KEY, key);
+    lh_core_set(row, WAITER_TICKET, Int64GetDatum(ticket));
+    lh_core_set(row, WAITER_LEASE_KEY, wish->lease_key);
+    lh_core_set(row, WAITER_COORDINATOR, wish->coordinator);
+    lh_core_set(row, WAITER_ENQUEUED_AT, TimestampTzGetDatum(now));
     if (wish->has_wait)
-        set(slot, WAITER_WAIT_UNTIL, TimestampTzGetDatum(lh_core_plus(now, &wait)));
-    set(slot, WAITER_DURATION, IntervalPGetDatum(&wish->duration));
-    set(slot, WAITER_OWNER, wish->owner);
-    set(slot, WAITER_PRINCIPAL, wish->principal);
-    slot->tts_values[WAITER_PRIORITY] = Int32GetDatum(0);
-    slot->tts_isnull[WAITER_PRIORITY] = false;
-    ExecStoreVirtualTuple(slot);
+        lh_core_set(row, WAITER_WAIT_UNTIL, TimestampTzGetDatum(lh_core_plus(now, &wait)));
+    lh_core_set(row, WAITER_DURATION, IntervalPGetDatum(&wish->duration));
+    lh_core_set_or_null(row, WAITER_OWNER, wish->owner);
+    lh_core_set_or_null(row, WAITER_PRINCIPAL, wish->principal);
+    lh_core_set(row, WAITER_PRIORITY, Int32GetDatum(0));
 }
 
 /* All are looked at before one is inserted, for the answer to each tells how many are before it, and SQL may change the place of one that has one. No
    ticket is drawn for it: no place has none. */
-static bool has_one_a_place(struct lh_core_joins *joins, const struct lh_core_joiner *joiners, int count, Datum ns,
+static bool has_one_a_place(struct lh_core_call *call, const struct lh_core_joiner *joiners, int count, Datum ns,
                             Datum key, TimestampTz now)
 {
+    struct lh_core_row row;
+
     for (int i = 0; i < count; i++) {
-        fill(joins, &joiners[i].wish, ns, key, 0, now);
-        if (has_place(joins))
+        fill(&joiners[i].wish, ns, key, 0, now, &row);
+        if (has_place(&call->waiter, &row))
             return true;
-        ResetPerTupleExprContext(joins->estate);
     }
     return false;
 }
 
 /* Read after the lock of the scope's row: its waiters were there before. `is_live`: the coordinator that asks is. */
-static int count_ahead(const struct lh_core_call *call, const struct lh_core_joins *joins, Datum coordinator, Datum ns,
-                       Datum key, TimestampTz now, bool *is_live)
+static int count_ahead(const struct lh_core_call *call, Datum coordinator, Datum ns, Datum key, TimestampTz now,
+                       bool *is_live)
 {
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
     struct lh_core_queue queue;
     int ahead = 0;
 
-    lh_core_queue_begin(call, joins->waiter, latest, ns, key, now, &queue);
+    lh_core_queue_begin(call, call->waiter.table, latest, ns, key, now, &queue);
     while (ahead < AHEAD_MAX && lh_core_queue_next(&queue))
         ahead += lh_core_queue_is_live(&queue) ? 1 : 0;
     *is_live = lh_core_queue_knows(&queue, coordinator);
@@ -159,14 +121,13 @@ enum { LH_CORE_ANSWER_COLUMNS, COLUMNS };
 
 /* A row of leasehold_internal.answer, whose place is still to be set. */
 struct place_answer {
-    TupleDesc type;
     Datum values[COLUMNS];
     bool nulls[COLUMNS];
 };
 
 /* The holder as lease_facts() tells of it. */
-static void tell_holder(const struct lh_core_call *call, const struct lh_core_rules *rules,
-                        const struct lh_core_row *row, TimestampTz now, struct place_answer *told)
+static void tell_holder(const struct lh_core_rules *rules, const struct lh_core_row *row, TimestampTz now,
+                        struct place_answer *told)
 {
     static const int copied[][2] = {{TOKEN, SCOPE_TOKEN},
                                     {OWNER, SCOPE_OWNER},
@@ -185,9 +146,6 @@ static void tell_holder(const struct lh_core_call *call, const struct lh_core_ru
     bool *nulls = told->nulls;
 
     memset(told, 0, sizeof(*told));
-    told->type = lookup_rowtype_tupdesc(TupleDescAttr(call->row_type, LH_CORE_MORE)->atttypid, -1);
-    if (told->type->natts != COLUMNS)
-        ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("leasehold_internal.answer has %d columns", COLUMNS));
     nulls[MESSAGE] = nulls[FIELD] = nulls[BOUND] = nulls[RESTS_IN] = nulls[SLOTS] = true;
     for (size_t i = 0; i < lengthof(copied); i++) {
         values[copied[i][0]] = row->values[copied[i][1]];
@@ -209,22 +167,6 @@ static void tell_holder(const struct lh_core_call *call, const struct lh_core_ru
     values[UNITS] = values[UNITS_FREE] = Int32GetDatum(0);
     nulls[UNITS_FREE] = !rules->has_capacity;
     values[HOLDERS] = Int32GetDatum(1);
-}
-
-/* A row of leasehold_internal.acquired that says all in its last column. */
-static void answer(struct lh_core_call *call, int item, int64 ticket, int ahead, struct place_answer *told)
-{
-    Datum values[LH_CORE_MORE + 1] = {0};
-    bool nulls[LH_CORE_MORE + 1];
-
-    told->values[N] = values[N] = Int32GetDatum(item + 1);
-    told->values[TICKET] = Int64GetDatum(ticket);
-    told->values[AHEAD] = Int32GetDatum(ahead);
-    values[OUTCOME] = told->values[OUTCOME];
-    values[LH_CORE_MORE] = heap_copy_tuple_as_datum(heap_form_tuple(told->type, told->values, told->nulls), told->type);
-    memset(nulls, true, sizeof(nulls));
-    nulls[N] = nulls[OUTCOME] = nulls[LH_CORE_MORE] = false;
-    lh_core_answer_wait(call, item, values, nulls);
 }
 
 /* --- the join --- */
@@ -249,9 +191,9 @@ static bool may_wait(const struct lh_core_call *call, const struct lh_core_wish 
 static bool lock(struct lh_core_call *call, struct lh_core_row *row)
 {
     if (DatumGetBool(row->values[SCOPE_QUEUED]))
-        return lh_core_is_ours(call) || lh_core_lock(call, row, LockTupleNoKeyExclusive);
+        return lh_core_is_ours(call) || lh_core_lock(call, &call->scope, row, LockTupleNoKeyExclusive);
     lh_core_set(row, SCOPE_QUEUED, BoolGetDatum(true));
-    return lh_core_update(call, row, false);
+    return lh_core_update(call, &call->scope, row, false);
 }
 
 static bool may_all_wait(const struct lh_core_call *call, const struct lh_core_joiner *joiners, int count,
@@ -264,30 +206,32 @@ static bool may_all_wait(const struct lh_core_call *call, const struct lh_core_j
 }
 
 /* In the order of the items, which is that of their tickets (promise 6). */
-static void take_places(struct lh_core_call *call, struct lh_core_joins *joins, const struct lh_core_joiner *joiners,
-                        int count, Datum ns, Datum key, const struct lh_core_row *row, TimestampTz now)
+static void take_places(struct lh_core_call *call, const struct lh_core_joiner *joiners, int count, Datum ns, Datum key,
+                        const struct lh_core_row *row, TimestampTz now)
 {
     struct place_answer told;
+    struct lh_core_row place;
     bool is_live;
-    int ahead = count_ahead(call, joins, joiners[0].wish.coordinator, ns, key, now, &is_live);
+    int ahead = count_ahead(call, joiners[0].wish.coordinator, ns, key, now, &is_live);
 
-    tell_holder(call, joiners[0].wish.rules, row, now, &told);
+    tell_holder(joiners[0].wish.rules, row, now, &told);
     for (int i = 0; i < count; i++) {
         const struct lh_core_wish *wish = &joiners[i].wish;
         int64 ticket = nextval_internal(call->oids->ticket, false);
 
-        fill(joins, wish, ns, key, ticket, now);
-        insert(call, joins);
-        answer(call, joiners[i].item, ticket, ahead, &told);
+        fill(wish, ns, key, ticket, now, &place);
+        lh_core_insert(call, &call->waiter, &place);
+        told.values[TICKET] = Int64GetDatum(ticket);
+        told.values[AHEAD] = Int32GetDatum(ahead);
+        lh_core_answer_more(call, joiners[i].item, false, told.values, told.nulls);
         if (is_live && (!wish->has_wait || wish->wait_us > 0) && ahead < AHEAD_MAX)
             ahead++;
     }
-    joins->count += count;
-    ReleaseTupleDesc(told.type);
+    call->place_count += count;
 }
 
-bool lh_core_join(struct lh_core_call *call, struct lh_core_joins *joins, const struct lh_core_joiner *joiners,
-                  int count, Datum ns, Datum key, struct lh_core_row *row)
+bool lh_core_join(struct lh_core_call *call, const struct lh_core_joiner *joiners, int count, Datum ns, Datum key,
+                  struct lh_core_row *row)
 {
     const struct lh_core_wish *first = &joiners[0].wish;
     TimestampTz now;
@@ -295,11 +239,10 @@ bool lh_core_join(struct lh_core_call *call, struct lh_core_joins *joins, const 
     if (first->coordinator == (Datum)0 || !first->rules->may_wait || !may_all_wait(call, joiners, count, row) ||
         !lh_core_is_live(call, row, GetCurrentTimestamp()) || !lock(call, row))
         return false;
-    if (joins->waiter == NULL)
-        open_joins(call, joins);
+    open_waiters(call);
     now = GetCurrentTimestamp();
-    if (!lh_core_is_live(call, row, now) || has_one_a_place(joins, joiners, count, ns, key, now))
+    if (!lh_core_is_live(call, row, now) || has_one_a_place(call, joiners, count, ns, key, now))
         return false;
-    take_places(call, joins, joiners, count, ns, key, row, now);
+    take_places(call, joiners, count, ns, key, row, now);
     return true;
 }

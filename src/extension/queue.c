@@ -43,12 +43,6 @@ static void read_live(const struct lh_core_call *call, Snapshot snapshot, struct
     table_close(table, NoLock);
 }
 
-static void set_scope_keys(ScanKeyData *keys, Datum ns, Datum key)
-{
-    ScanKeyEntryInitialize(&keys[0], 0, 1, BTEqualStrategyNumber, TEXTOID, C_COLLATION_OID, F_TEXTEQ, ns);
-    ScanKeyEntryInitialize(&keys[1], 0, 2, BTEqualStrategyNumber, TEXTOID, C_COLLATION_OID, F_TEXTEQ, key);
-}
-
 void lh_core_queue_begin(const struct lh_core_call *call, Relation waiter, Snapshot snapshot, Datum ns, Datum key,
                          TimestampTz now, struct lh_core_queue *queue)
 {
@@ -58,27 +52,9 @@ void lh_core_queue_begin(const struct lh_core_call *call, Relation waiter, Snaps
     queue->index = index_open(call->oids->waiter_pkey, AccessShareLock);
     queue->slot = table_slot_create(waiter, NULL);
     queue->scan = lh_core_beginscan(waiter, queue->index, snapshot, 2);
-    set_scope_keys(keys, ns, key);
+    lh_core_scope_keys(keys, ns, key);
     index_rescan(queue->scan, keys, 2, NULL, 0);
     read_live(call, snapshot, queue);
-}
-
-bool lh_core_queue_has_priority(const struct lh_core_call *call, Relation waiter, Snapshot snapshot, Datum ns,
-                                Datum key)
-{
-    Relation index = index_open(call->oids->waiter_by_priority, AccessShareLock);
-    IndexScanDesc scan = lh_core_beginscan(waiter, index, snapshot, 2);
-    TupleTableSlot *slot = table_slot_create(waiter, NULL);
-    ScanKeyData keys[2];
-    bool has_priority;
-
-    set_scope_keys(keys, ns, key);
-    index_rescan(scan, keys, 2, NULL, 0);
-    has_priority = index_getnext_slot(scan, ForwardScanDirection, slot);
-    ExecDropSingleTupleTableSlot(slot);
-    index_endscan(scan);
-    index_close(index, NoLock);
-    return has_priority;
 }
 
 bool lh_core_queue_next(struct lh_core_queue *queue)

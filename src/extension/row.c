@@ -14,109 +14,111 @@
 
 #define CREATION_SLOTS 65536 /* rows of leasehold.creation; migrations/functions/queue.sql, creation_slot() */
 
-static bool find_by_key(IndexScanDesc scan, Datum ns, Datum key, TupleTableSlot *slot)
-{
-    ScanKeyData keys[2];
-
-    ScanKeyEntryInitialize(&keys[0], 0, 1, BTEqualStrategyNumber, TEXTOID, C_COLLATION_OID, F_TEXTEQ, ns);
-    ScanKeyEntryInitialize(&keys[1], 0, 2, BTEqualStrategyNumber, TEXTOID, C_COLLATION_OID, F_TEXTEQ, key);
-    index_rescan(scan, keys, 2, NULL, 0);
-    return index_getnext_slot(scan, ForwardScanDirection, slot);
-}
-
 static void read_row(TupleTableSlot *slot, struct lh_core_row *row)
 {
+    int count = slot->tts_tupleDescriptor->natts;
+
     slot_getallattrs(slot);
     row->tid = slot->tts_tid;
-    memcpy(row->values, slot->tts_values, sizeof(row->values));
-    memcpy(row->nulls, slot->tts_isnull, sizeof(row->nulls));
+    memcpy(row->values, slot->tts_values, count * sizeof(row->values[0]));
+    memcpy(row->nulls, slot->tts_isnull, count * sizeof(row->nulls[0]));
+}
+
+static bool find(struct lh_core_heap *heap, ScanKeyData *keys, int count, struct lh_core_row *row)
+{
+    index_rescan(heap->scan, keys, count, NULL, 0);
+    if (!index_getnext_slot(heap->scan, ForwardScanDirection, heap->found_slot))
+        return false;
+    read_row(heap->found_slot, row);
+    return true;
 }
 
 bool lh_core_find(struct lh_core_call *call, Datum ns, Datum key, struct lh_core_row *row)
 {
-    if (!find_by_key(call->scan, ns, key, call->found_slot))
-        return false;
-    read_row(call->found_slot, row);
-    return true;
+    ScanKeyData keys[2];
+
+    lh_core_scope_keys(keys, ns, key);
+    return find(&call->scope, keys, lengthof(keys), row);
 }
 
-bool lh_core_lock(struct lh_core_call *call, struct lh_core_row *row, LockTupleMode mode)
+bool lh_core_find_share(struct lh_core_call *call, Datum ns, Datum key, Datum lease_key, struct lh_core_row *row)
+{
+    ScanKeyData keys[3];
+
+    lh_core_share_keys(keys, ns, key, lease_key);
+    return find(&call->share, keys, lengthof(keys), row);
+}
+
+bool lh_core_lock(struct lh_core_call *call, struct lh_core_heap *heap, struct lh_core_row *row, LockTupleMode mode)
 {
     TM_FailureData failure;
     ItemPointerData tid = row->tid;
 
-    if (table_tuple_lock(call->scope, &tid, call->snapshot, call->found_slot, call->command, mode, LockWaitSkip, 0,
+    if (table_tuple_lock(heap->table, &tid, call->snapshot, heap->found_slot, call->command, mode, LockWaitSkip, 0,
                          &failure) != TM_Ok)
         return false;
-    read_row(call->found_slot, row);
+    read_row(heap->found_slot, row);
     return true;
 }
 
 bool lh_core_is_ours(const struct lh_core_call *call)
 {
-    HeapTuple tuple = ExecFetchSlotHeapTuple(call->found_slot, false, NULL);
+    HeapTuple tuple = ExecFetchSlotHeapTuple(call->scope.found_slot, false, NULL);
     uint16 mask = tuple->t_data->t_infomask;
 
     return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)) &&
            ((mask & HEAP_XMAX_INVALID) != 0 || HEAP_XMAX_IS_LOCKED_ONLY(mask));
 }
 
-static void add_index_entries(struct lh_core_call *call, bool is_update, bool only_summarizing)
+static void add_index_entries(struct lh_core_heap *heap, bool is_update, bool only_summarizing)
 {
-    EState *estate = call->estate;
-
-    if (estate == NULL) {
-        estate = call->estate = CreateExecutorState();
-        call->result_rel = makeNode(ResultRelInfo);
-        InitResultRelInfo(call->result_rel, call->scope, 0, NULL, 0);
-        ExecOpenIndices(call->result_rel, false);
-#if PG_VERSION_NUM < 140000
-        estate->es_result_relation_info = call->result_rel;
-#endif
-    }
+    if (heap->estate == NULL)
+        lh_core_open_indexes(heap, false);
 #if PG_VERSION_NUM >= 160000
-    list_free(
-        ExecInsertIndexTuples(call->result_rel, call->new_slot, estate, is_update, false, NULL, NIL, only_summarizing));
+    list_free(ExecInsertIndexTuples(heap->result_rel, heap->new_slot, heap->estate, is_update, false, NULL, NIL,
+                                    only_summarizing));
 #elif PG_VERSION_NUM >= 140000
-    list_free(ExecInsertIndexTuples(call->result_rel, call->new_slot, estate, is_update, false, NULL, NIL));
+    list_free(ExecInsertIndexTuples(heap->result_rel, heap->new_slot, heap->estate, is_update, false, NULL, NIL));
 #else
-    list_free(ExecInsertIndexTuples(call->new_slot, estate, false, NULL, NIL));
+    list_free(ExecInsertIndexTuples(heap->new_slot, heap->estate, false, NULL, NIL));
 #endif
-    ResetPerTupleExprContext(estate);
+    ResetPerTupleExprContext(heap->estate);
 }
 
 /* What the executor would check; here in builds with assertions, and after each soak for all rows. */
-static void check_constraints(struct lh_core_call *call, const struct lh_core_row *row)
+static void check_constraints(const struct lh_core_heap *heap, const struct lh_core_row *row)
 {
 #ifdef USE_ASSERT_CHECKING
-    TupleDesc desc = RelationGetDescr(call->scope);
-    bool is_held = lh_core_text_is(row, SCOPE_STATE, "held");
+    TupleDesc desc = RelationGetDescr(heap->table);
 
-    for (int i = 0; i < SCOPE_COLUMNS; i++)
+    for (int i = 0; i < desc->natts; i++)
         Assert(!TupleDescAttr(desc, i)->attnotnull || !row->nulls[i]);
-    Assert(is_held == !row->nulls[SCOPE_LEASE_KEY]);
-    Assert(!is_held || DatumGetInt64(row->values[SCOPE_TOKEN]) > 0);
+    if (desc->natts == SCOPE_COLUMNS) {
+        bool is_held = lh_core_text_is(row, SCOPE_STATE, "held");
+        Assert(is_held == !row->nulls[SCOPE_LEASE_KEY]);
+        Assert(!is_held || DatumGetInt64(row->values[SCOPE_TOKEN]) > 0);
+    }
 #endif
 }
 
-static void make_tuple(struct lh_core_call *call, const struct lh_core_row *row)
+void lh_core_make(struct lh_core_heap *heap, const struct lh_core_row *row)
 {
-    HeapTuple tuple = heap_form_tuple(RelationGetDescr(call->scope), (Datum *)row->values, (bool *)row->nulls);
+    HeapTuple tuple = heap_form_tuple(RelationGetDescr(heap->table), (Datum *)row->values, (bool *)row->nulls);
 
-    tuple->t_tableOid = RelationGetRelid(call->scope);
-    check_constraints(call, row);
-    ExecStoreHeapTuple(tuple, call->new_slot, true);
+    tuple->t_tableOid = RelationGetRelid(heap->table);
+    check_constraints(heap, row);
+    ExecStoreHeapTuple(tuple, heap->new_slot, true);
 }
 
 /* heap_update() that does not wait answers that somebody has the row, as its callers in PostgreSQL never ask it: a build
    with assertions ends there. In such a one the row is locked first, which costs a WAL record. */
-static bool may_update(struct lh_core_call *call, const struct lh_core_row *row)
+static bool may_update(const struct lh_core_call *call, const struct lh_core_heap *heap, const struct lh_core_row *row)
 {
 #ifdef USE_ASSERT_CHECKING
     TM_FailureData failure;
     ItemPointerData tid = row->tid;
-    TupleTableSlot *slot = table_slot_create(call->scope, NULL);
-    bool is_locked = table_tuple_lock(call->scope, &tid, call->snapshot, slot, call->command, LockTupleNoKeyExclusive,
+    TupleTableSlot *slot = table_slot_create(heap->table, NULL);
+    bool is_locked = table_tuple_lock(heap->table, &tid, call->snapshot, slot, call->command, LockTupleNoKeyExclusive,
                                       LockWaitSkip, 0, &failure) == TM_Ok;
     ExecDropSingleTupleTableSlot(slot);
     return is_locked;
@@ -132,7 +134,7 @@ static bool may_update(struct lh_core_call *call, const struct lh_core_row *row)
 #endif
 
 /* With `is_locked` it waits for nobody either: the lock keeps all others off. */
-bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bool is_locked)
+bool lh_core_update(struct lh_core_call *call, struct lh_core_heap *heap, const struct lh_core_row *row, bool is_locked)
 {
     TM_FailureData failure;
     LockTupleMode mode;
@@ -144,10 +146,10 @@ bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bo
     bool update_indexes;
 #endif
 
-    if (!is_locked && !may_update(call, row))
+    if (!is_locked && !may_update(call, heap, row))
         return false;
-    make_tuple(call, row);
-    result = table_tuple_update(call->scope, &tid, call->new_slot, call->command, call->snapshot, InvalidSnapshot,
+    lh_core_make(heap, row);
+    result = table_tuple_update(heap->table, &tid, heap->new_slot, call->command, call->snapshot, InvalidSnapshot,
                                 is_locked || WAITS_FOR_NOBODY, &failure, &mode, &update_indexes);
     if (result != TM_Ok) {
         if (is_locked)
@@ -156,10 +158,10 @@ bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bo
     }
 #if PG_VERSION_NUM >= 160000
     if (update_indexes != TU_None)
-        add_index_entries(call, true, update_indexes == TU_Summarizing);
+        add_index_entries(heap, true, update_indexes == TU_Summarizing);
 #else
     if (update_indexes)
-        add_index_entries(call, true, false);
+        add_index_entries(heap, true, false);
 #endif
     return true;
 }
@@ -231,16 +233,11 @@ static bool lock_slot(const struct lh_core_call *call, int32 number)
 }
 
 /* Looked at again under the lock: the one who had it before may have committed the row. */
-static bool is_created(struct lh_core_call *call, Datum ns, Datum key)
+static bool is_created(const struct lh_core_call *call, Datum ns, Datum key)
 {
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-    TupleTableSlot *slot = table_slot_create(call->scope, NULL);
-    bool is_there;
-    IndexScanDesc scan = lh_core_beginscan(call->scope, call->scope_pkey, latest, 2);
+    bool is_there = lh_core_has_entry(call->scope.table, call->oids->scope_pkey, latest, ns, key);
 
-    is_there = find_by_key(scan, ns, key, slot);
-    index_endscan(scan);
-    ExecDropSingleTupleTableSlot(slot);
     UnregisterSnapshot(latest);
     return is_there;
 }
@@ -253,16 +250,16 @@ bool lh_core_take_name(struct lh_core_call *call, Datum ns, Datum key)
            !is_created(call, ns, key);
 }
 
-void lh_core_insert(struct lh_core_call *call, const struct lh_core_row *row)
+void lh_core_insert(struct lh_core_call *call, struct lh_core_heap *heap, const struct lh_core_row *row)
 {
-    make_tuple(call, row);
-    table_tuple_insert(call->scope, call->new_slot, call->command, 0, NULL);
-    add_index_entries(call, false, false);
+    lh_core_make(heap, row);
+    table_tuple_insert(heap->table, heap->new_slot, call->command, 0, NULL);
+    add_index_entries(heap, false, false);
 }
 
 /* --- what a row says --- */
 
-bool lh_core_text_is(const struct lh_core_row *row, enum lh_core_scope_column column, const char *text)
+bool lh_core_text_is(const struct lh_core_row *row, int column, const char *text)
 {
     struct varlena *value;
 
@@ -272,7 +269,7 @@ bool lh_core_text_is(const struct lh_core_row *row, enum lh_core_scope_column co
     return VARSIZE_ANY_EXHDR(value) == strlen(text) && memcmp(VARDATA_ANY(value), text, strlen(text)) == 0;
 }
 
-bool lh_core_uuid_is(const struct lh_core_row *row, enum lh_core_scope_column column, Datum uuid)
+bool lh_core_uuid_is(const struct lh_core_row *row, int column, Datum uuid)
 {
     return !row->nulls[column] &&
            memcmp(DatumGetUUIDP(row->values[column]), DatumGetUUIDP(uuid), sizeof(pg_uuid_t)) == 0;
@@ -290,12 +287,26 @@ TimestampTz lh_core_plus(TimestampTz at, const Interval *interval)
 }
 
 /* The expiry counts from the start of this life where the lease was not renewed in it. */
+static bool is_before_expiry(const struct lh_core_call *call, const struct lh_core_row *row, int incarnation,
+                             int deadline, int duration, int grace, TimestampTz now)
+{
+    const Interval *allowed = DatumGetIntervalP(row->values[grace]);
+    TimestampTz end;
+
+    if (!row->nulls[incarnation] && DatumGetInt64(row->values[incarnation]) == call->life.id)
+        end = DatumGetTimestampTz(row->values[deadline]);
+    else
+        end = lh_core_plus(call->life.started_at, DatumGetIntervalP(row->values[duration]));
+    return now < lh_core_plus(end, allowed);
+}
+
 bool lh_core_is_live(const struct lh_core_call *call, const struct lh_core_row *row, TimestampTz now)
 {
-    const Interval *grace = DatumGetIntervalP(row->values[SCOPE_GRACE]);
-    const Interval *duration = DatumGetIntervalP(row->values[SCOPE_DURATION]);
+    return is_before_expiry(call, row, SCOPE_INCARNATION, SCOPE_DEADLINE, SCOPE_DURATION, SCOPE_GRACE, now);
+}
 
-    if (!row->nulls[SCOPE_INCARNATION] && DatumGetInt64(row->values[SCOPE_INCARNATION]) == call->life.id)
-        return now < lh_core_plus(DatumGetTimestampTz(row->values[SCOPE_DEADLINE]), grace);
-    return now < lh_core_plus(lh_core_plus(call->life.started_at, duration), grace);
+bool lh_core_is_live_share(const struct lh_core_call *call, const struct lh_core_row *row, TimestampTz now)
+{
+    return !DatumGetBool(row->values[SHARE_LAPSED]) &&
+           is_before_expiry(call, row, SHARE_INCARNATION, SHARE_DEADLINE, SHARE_DURATION, SHARE_GRACE, now);
 }

@@ -6,6 +6,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "nodes/primnodes.h"
 #include "nodes/value.h"
@@ -24,6 +25,7 @@ struct column {
 
 #define COLUMN(number, ...) {__VA_ARGS__},
 static const struct column scope_columns[] = {LH_CORE_SCOPE_COLUMNS(COLUMN)};
+static const struct column share_columns[] = {LH_CORE_SHARE_COLUMNS(COLUMN)};
 static const struct column waiter_columns[] = {LH_CORE_WAITER_COLUMNS(COLUMN)};
 static const struct column coordinator_columns[] = {
     {"id", UUIDOID, true},
@@ -183,10 +185,23 @@ static const char *sql_user_problem(const struct lh_core_oids *oids)
     return is_right ? NULL : "leasehold.waiter_sql_user is not valid";
 }
 
+/* One of other rows is noticed by their units (share.c). */
+static const char *held_problem(const struct lh_core_oids *oids)
+{
+    Relation index = index_open(oids->share_held, AccessShareLock);
+    Form_pg_index form = index->rd_index;
+    bool is_right = form->indrelid == oids->share && form->indisvalid && form->indnkeyatts >= 2 &&
+                    form->indkey.values[0] == SHARE_NAMESPACE + 1 && form->indkey.values[1] == SHARE_KEY + 1;
+
+    index_close(index, AccessShareLock);
+    return is_right ? NULL : "leasehold.share_held is not valid";
+}
+
 static const char *find_problem(struct lh_core_oids *oids)
 {
     const struct expected all[] = {
         {"scope", oids->scope, &oids->scope_pkey, scope_columns, SCOPE_COLUMNS, 2},
+        {"share", oids->share, &oids->share_pkey, share_columns, SHARE_COLUMNS, 3},
         {"waiter", oids->waiter, &oids->waiter_pkey, waiter_columns, WAITER_COLUMNS, 3},
         {"coordinator", oids->coordinator, NULL, coordinator_columns, lengthof(coordinator_columns), 0},
         {"creation", oids->creation, &oids->creation_pkey, creation_columns, lengthof(creation_columns), 1},
@@ -196,6 +211,8 @@ static const char *find_problem(struct lh_core_oids *oids)
 
     for (size_t i = 0; i < lengthof(all) && problem == NULL; i++)
         problem = problem_of(&all[i]);
+    if (problem == NULL)
+        problem = held_problem(oids);
     if (problem == NULL)
         problem = sql_user_problem(oids);
     return problem != NULL ? problem : priority_problem(oids);
@@ -219,6 +236,8 @@ static bool find_all(struct lh_core_oids *oids)
            find(schema, "watch", RELKIND_RELATION, &oids->watch) &&
            find(schema, "coordinator", RELKIND_RELATION, &oids->coordinator) &&
            find(schema, "coordinator_seen_at", RELKIND_INDEX, &oids->coordinator_seen_at) &&
+           find(schema, "share", RELKIND_RELATION, &oids->share) &&
+           find(schema, "share_held", RELKIND_INDEX, &oids->share_held) &&
            find(schema, "waiter", RELKIND_RELATION, &oids->waiter) &&
            find(schema, "waiter_sql_user", RELKIND_INDEX, &oids->waiter_sql_user) &&
            find(schema, "waiter_by_priority", RELKIND_INDEX, &oids->waiter_by_priority) &&
@@ -276,27 +295,63 @@ IndexScanDesc lh_core_beginscan(Relation table, Relation index, Snapshot snapsho
 #endif
 }
 
-void lh_core_open(struct lh_core_call *call)
+void lh_core_open(const struct lh_core_call *call, struct lh_core_heap *heap, Oid index)
 {
-    call->scope_pkey = index_open(call->oids->scope_pkey, RowExclusiveLock);
-    call->scan = lh_core_beginscan(call->scope, call->scope_pkey, call->snapshot, 2);
-    call->found_slot = table_slot_create(call->scope, NULL);
-    call->new_slot = MakeSingleTupleTableSlot(RelationGetDescr(call->scope), &TTSOpsHeapTuple);
+    if (OidIsValid(index)) {
+        heap->index = index_open(index, RowExclusiveLock);
+        heap->scan = lh_core_beginscan(heap->table, heap->index, call->snapshot, heap->index->rd_index->indnkeyatts);
+    }
+    heap->found_slot = table_slot_create(heap->table, NULL);
+    heap->new_slot = MakeSingleTupleTableSlot(RelationGetDescr(heap->table), &TTSOpsHeapTuple);
+}
+
+void lh_core_open_indexes(struct lh_core_heap *heap, bool is_speculative)
+{
+    heap->estate = CreateExecutorState();
+    heap->result_rel = makeNode(ResultRelInfo);
+    InitResultRelInfo(heap->result_rel, heap->table, 0, NULL, 0);
+    ExecOpenIndices(heap->result_rel, is_speculative);
+#if PG_VERSION_NUM < 140000
+    heap->estate->es_result_relation_info = heap->result_rel;
+#endif
 }
 
 /* The locks stay to the transaction's end, as those of statements do. */
+static void close_heap(struct lh_core_heap *heap)
+{
+    if (heap->table == NULL)
+        return;
+    if (heap->estate != NULL) {
+        ExecCloseIndices(heap->result_rel);
+        ExecResetTupleTable(heap->estate->es_tupleTable, false);
+        FreeExecutorState(heap->estate);
+    }
+    ExecDropSingleTupleTableSlot(heap->new_slot);
+    ExecDropSingleTupleTableSlot(heap->found_slot);
+    if (heap->index != NULL) {
+        index_endscan(heap->scan);
+        index_close(heap->index, NoLock);
+    }
+    table_close(heap->table, NoLock);
+}
+
 void lh_core_close(struct lh_core_call *call)
 {
-    if (call->estate != NULL) {
-        ExecCloseIndices(call->result_rel);
-        ExecResetTupleTable(call->estate->es_tupleTable, false);
-        FreeExecutorState(call->estate);
-    }
-    ExecDropSingleTupleTableSlot(call->new_slot);
-    ExecDropSingleTupleTableSlot(call->found_slot);
-    index_endscan(call->scan);
-    index_close(call->scope_pkey, NoLock);
-    table_close(call->scope, NoLock);
+    close_heap(&call->waiter);
+    close_heap(&call->share);
+    close_heap(&call->scope);
+}
+
+void lh_core_scope_keys(ScanKeyData *keys, Datum ns, Datum key)
+{
+    ScanKeyEntryInitialize(&keys[0], 0, 1, BTEqualStrategyNumber, TEXTOID, C_COLLATION_OID, F_TEXTEQ, ns);
+    ScanKeyEntryInitialize(&keys[1], 0, 2, BTEqualStrategyNumber, TEXTOID, C_COLLATION_OID, F_TEXTEQ, key);
+}
+
+void lh_core_share_keys(ScanKeyData *keys, Datum ns, Datum key, Datum lease_key)
+{
+    lh_core_scope_keys(keys, ns, key);
+    ScanKeyInit(&keys[2], 3, BTEqualStrategyNumber, F_UUID_EQ, lease_key);
 }
 
 bool lh_core_has_row(Oid table_oid, Oid index_oid, Snapshot snapshot)
@@ -320,4 +375,21 @@ bool lh_core_has_row(Oid table_oid, Oid index_oid, Snapshot snapshot)
     ExecDropSingleTupleTableSlot(slot);
     table_close(table, NoLock);
     return has_row;
+}
+
+bool lh_core_has_entry(Relation table, Oid index_oid, Snapshot snapshot, Datum ns, Datum key)
+{
+    Relation index = index_open(index_oid, AccessShareLock);
+    IndexScanDesc scan = lh_core_beginscan(table, index, snapshot, 2);
+    TupleTableSlot *slot = table_slot_create(table, NULL);
+    ScanKeyData keys[2];
+    bool has_entry;
+
+    lh_core_scope_keys(keys, ns, key);
+    index_rescan(scan, keys, 2, NULL, 0);
+    has_entry = index_getnext_slot(scan, ForwardScanDirection, slot);
+    ExecDropSingleTupleTableSlot(slot);
+    index_endscan(scan);
+    index_close(index, NoLock);
+    return has_entry;
 }

@@ -33,6 +33,7 @@ EXPORT = """copy (select number, extract(epoch from at)::numeric(20, 6), kind, c
 ACQUIRE = """select n, outcome from %s.acquire_items(null, null, array_fill('crowd'::text, array[%%(n)s]), %%(keys)s, %%(leases)s::uuid[],
   array_fill('w'::text, array[%%(n)s]), array_fill('{}'::text, array[%%(n)s]), array_fill(%%(us)s::bigint, array[%%(n)s]), array_fill(false, array[%%(n)s]),
   array_fill(null::bigint, array[%%(n)s]), array_fill(0::bigint, array[%%(n)s]), null, null, null)"""
+SHARE = ACQUIRE.replace('null, null, null)', "null, null, array_fill(%%(units)s, array[%%(n)s]))")
 HEARTBEAT = "select n, outcome from %s.heartbeat_batch(array_fill('crowd'::text, array[%%(n)s]), %%(keys)s, %%(leases)s::uuid[], %%(relax)s)"
 RELEASE = """select n, outcome from %s.release_batch(null, array_fill('crowd'::text, array[%%(n)s]), %%(keys)s, %%(leases)s::uuid[],
   array_fill(%%(failed)s, array[%%(n)s]), array_fill('{"n": 1}'::text, array[%%(n)s]))"""
@@ -185,4 +186,77 @@ class Crowd:
                        window w as (partition by scope order by number)) x where token <= last or at < before""")
         tally.equal(grants, [], '%s, of each scope the later grant has the larger token' % when)
         print('# %s: %s; the slowest call took %.0f ms' % (when, judged.stdout.strip().splitlines()[-1:] or '', self.slowest_s * 1000))
+        print('# ' + ', '.join('%d %s' % (count, ' '.join(name) if isinstance(name, tuple) else name) for name, count in sorted(self.counts.items(), key=str)))
+
+
+# --- shared leases ---
+
+class Sharers(Crowd):
+    """Sessions that share two scopes of `CAPACITY` units, several at once in a call; of the guards, those of shared leases. At each moment the units that
+    are held fit, and nobody has another's number."""
+
+    CAPACITY = 6
+
+    def prepare(self):
+        super().prepare()
+        self.cluster.psql(self.database, "select leasehold.set_policy('crowd', capacity => %d); select leasehold.acquire('crowd', k, '100 ms') from unnest(%s) k"
+                          % (self.CAPACITY, "array['%s']" % "','".join(self.keys)))
+
+    def work(self, connection, chance, number):
+        way = number % 2
+        key, n = chance.choice(self.keys), chance.choice((1, 1, 2, 3))
+        pairs = [(key, self.new_lease()) for unused in range(n)]
+        held = self.ask(connection, SHARE, way, 'share', pairs, us=chance.choice(self.duration_ms) * 1000, units=chance.choice((1, 1, 2)))
+        for unused in range(chance.randrange(4)):
+            time.sleep(chance.random() * 0.004)
+            held = held and self.ask(connection, HEARTBEAT, chance.choice((way, 1 - way)), 'renew', held, relax=False)
+        if not held:
+            time.sleep(chance.random() * 0.004)
+        for unused in range(5 if chance.random() < 0.9 else 0):
+            if held:
+                ended = self.ask(connection, RELEASE, chance.choice((way, 1 - way)), 'end', held, failed=chance.random() < 0.3)
+                held = [pair for pair in held if pair not in ended]
+                time.sleep(chance.random() * 0.005 * bool(held))
+
+    def ask(self, connection, sql, way, kind, pairs, **others):
+        keys, leases = ([pair[i] for pair in pairs] for i in range(2))
+        answers = place.rows(connection, sql % SCHEMAS[way], dict(n=len(pairs), keys=keys, leases=leases, **others))
+        connection.commit()
+        with self.lock:
+            for unused, outcome in answers:
+                name = kind, ('C', 'SQL')[way], outcome
+                self.counts[name] = self.counts.get(name, 0) + 1
+            if sorted(n for n, unused in answers) != list(range(1, len(pairs) + 1)):
+                self.faults.append('%s of %s answered %s' % (kind, pairs, answers))
+        return [pairs[n - 1] for n, outcome in answers if outcome in ('granted', 'ok')]
+
+    def guard(self, connection, chance, number):
+        found = place.rows(connection, "select key, lease_key, token from leasehold.share where namespace = 'crowd' and state = 'held' order by random() limit 1")
+        try:
+            for key, lease, token in found:
+                place.rows(connection, 'select leasehold.guard(%s, %s, %s)', (NAMESPACE, key, token))
+                time.sleep(chance.random() * 0.02)
+                if place.one(connection, "select state from leasehold.share where namespace = 'crowd' and key = %s and lease_key = %s", (key, lease)) != 'held':
+                    self.faults.append('a lease ended beneath a guard')
+            connection.commit()
+        except psycopg2.Error as error:
+            if error.pgcode != 'LH001':
+                raise
+            connection.rollback()
+        time.sleep(chance.random() * 0.01)
+
+    def reap(self, connection, chance, number):
+        """And looks, in one snapshot, whether the units fit."""
+        place.rows(connection, 'select count(*) from leasehold.reap()')
+        connection.commit()
+        for _ in range(20):
+            self.faults += [words for words, in place.rows(connection, place.SHARING)]
+            self.faults += ['%s has %d units' % pair for pair in place.rows(
+                connection, "select key, sum(units) from leasehold.share where namespace = 'crowd' and state = 'held' group by key having sum(units) > %s",
+                (self.CAPACITY,))]
+            connection.commit()
+            time.sleep(chance.random() * 0.005)
+
+    def judge(self, tally, when):
+        tally.equal(self.faults[:3], [], '%s, no session failed, and the units fit at each moment' % when)
         print('# ' + ', '.join('%d %s' % (count, ' '.join(name) if isinstance(name, tuple) else name) for name, count in sorted(self.counts.items(), key=str)))

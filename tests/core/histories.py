@@ -86,6 +86,7 @@ class Generator:
         self.has_priorities = self.other_random.random() < 0.4
         self.has_requests = self.other_random.random() < 0.6
         self.has_spread = self.other_random.random() < 0.5
+        self.has_sharers = self.other_random.random() < 0.4
         self.look = look
         self.fresh = 1000
         self.asked_by = {}
@@ -133,7 +134,8 @@ class Generator:
         may_share, may_rest, has_tickets = self.is_so(0.15), self.is_so(0.05), self.is_so(0.1)
         # Many join one queue at once, now and then with one among them who does something else.
         crowd = self.other_random.choice(self.held)[:2] if count > 1 and self.held and self.other_random.random() < 0.25 else None
-        if crowd:
+        sharers = self.has_sharers and self.other_random.random() < 0.6
+        if crowd or sharers:
             may_share = has_tickets = may_rest = False
         items = {name: [] for name in ('ns', 'key', 'lk', 'owner', 'labels', 'duration', 'queue', 'wait', 'ticket', 'principal', 'at_least', 'units',
                                      'priority')}
@@ -151,7 +153,7 @@ class Generator:
             if crowd and self.other_random.random() < 0.95:
                 self.fresh += 1
                 ns, key, lk, is_waiter = *crowd, self.fresh, True
-            elif items['ns'] and self.is_so(0.15):
+            elif items['ns'] and self.is_so(0.6 if sharers else 0.15):
                 ns, key = items['ns'][-1], items['key'][-1]
                 lk = self.random.choice((lk, items['lk'][-1]))
             if (ns, key, lk) in zip(items['ns'], items['key'], items['lk']) and (ns, key) not in self.known:
@@ -161,7 +163,8 @@ class Generator:
                       self.random.choice((None, None, 610000000, 610000000, 0)) if not self.is_so(self.strictness) else -1,
                       self.random.choice((0, 0, 7, None)) if has_tickets else 0, self.random.choice((None, 'token:w')),
                       self.random.choice((None, 0, 1810000000, -1)) if may_rest and self.is_so(0.5) else None,
-                      self.random.choice((1, 1, 2, 0)) if may_share and self.is_so(0.5) else None,
+                      self.random.choice((1, 1, 2, 0)) if may_share and self.is_so(0.5)
+                      else self.other_random.choice((1, 1, 1, 2, 3)) if sharers and self.other_random.random() < 0.95 else None,
                       self.other_random.choice((-1, -8, -4, 1, 4, 8, 8, 9, 1001, -1001)) if self.has_priorities and self.other_random.random() < 0.2
                       else self.other_random.choice((None, 0)))
             for name, value in zip(items, values):

@@ -119,6 +119,7 @@ def constraint_faults(connection, table='leasehold.scope'):
         faults += ['%s: %s' % (name, row) for row, in bad]
     if not checks:
         faults.append('%s has no constraint to look at' % table)
+    faults += ['its row and its holders differ: %s' % row for row, in rows(connection, SHARING + ' limit 3')]
     faults += ['looked at too late: %s' % row for row, in rows(
         connection, "select s::text from leasehold.scope s where state = 'held' and check_at > greatest(deadline + grace, clock_timestamp()) + interval '1 s'"
                     " and incarnation = (select max(id) from leasehold.incarnation)"
@@ -126,16 +127,29 @@ def constraint_faults(connection, table='leasehold.scope'):
     return faults
 
 
+WRITTEN = ('leasehold.scope', 'leasehold.share', 'leasehold.waiter', 'leasehold.creation')
+# The scopes whose row counts other holders or units than leasehold.share has, or whose holders have a number twice.
+SHARING = """
+select format('%s/%s: %s, %s holders of %s units; there are %s of %s, with the numbers %s', namespace, key, s.state, s.holders, s.units, count, sum, numbers)
+  from leasehold.scope s
+  full join (select h.namespace, h.key, count(*), sum(h.units),
+                    array(select k from leasehold.share x cross join unnest(x.slots) k
+                           where x.namespace = h.namespace and x.key = h.key and x.state = 'held' order by k) as numbers
+               from leasehold.share h where h.state = 'held' group by 1, 2) d using (namespace, key)
+ where (s.state = 'shared') is distinct from (d.count is not null) or coalesce(s.holders, 0) <> coalesce(d.count, 0)
+    or coalesce(s.units, 0) <> coalesce(d.sum, 0) or cardinality(numbers) <> (select count(distinct k) from unnest(numbers) k)"""
+
+
 def amcheck_faults(connection):
-    """What amcheck finds in leasehold.scope and its indexes: a HOT chain that is broken, a row without its entry."""
+    """What amcheck finds in these tables and their indexes: a HOT chain that is broken, a row without its entry."""
     faults = []
     rows(connection, 'create extension if not exists amcheck')
-    for index, in rows(connection, "select indexrelid::regclass::text from pg_index where indrelid in ('leasehold.scope'::regclass, 'leasehold.creation'::regclass)"):
+    for index, in rows(connection, "select indexrelid::regclass::text from pg_index where indrelid = any ('{%s}'::regclass[])" % ','.join(WRITTEN)):
         try:
             rows(connection, 'select bt_index_parent_check(%s::regclass, true, true)', (index,))
         except psycopg2.Error as error:
             faults.append('%s: %s' % (index, error))
-    for table in ('leasehold.scope', 'leasehold.creation'):
+    for table in WRITTEN:
         faults += ['%s: %s' % (table, row) for row in rows(connection, "select * from verify_heapam(%s::regclass, check_toast => true)", (table,))]
     return faults
 

@@ -32,7 +32,7 @@ for one at the highest level.
 
 ![pairs a second by requests in flight](benchmark.svg)""", ('pairs', 'fresh', 'handoff', 'heartbeats')),
     ('## Waiting, reaping, starting', '`tests/bench/run --part idle,reaping,expiry,start,cost`.', ('idle', 'reaping', 'expiry', 'start', 'cost')),
-    ('## Shared leases', """`tests/bench/run --part semaphore,readers,turns --only leasehold,leasehold-batched,redis`. Leasehold: requests of `MODE_SHARED` for one unit. Redis:
+    ('## Shared leases', """`tests/bench/run --part semaphore,readers,turns --only leasehold,leasehold-core,leasehold-batched,redis`. Leasehold: requests of `MODE_SHARED` for one unit. Redis:
 scripts on a sorted set of holders, without slots, tokens or queue. Turns: the next waiter gets the whole scope, or the last free unit.""", report.SHARED),
 )
 

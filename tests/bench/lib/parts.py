@@ -359,8 +359,8 @@ PARTS = {part.name: part for part in (
     Part('expiry', run_expiry, ('leasehold',), (1,), (10,), rounds=1),
     Part('start', run_start, ('leasehold', 'leasehold-embedded', 'leasehold-embedded-again', 'etcd', 'redis', 'zookeeper'),
          ('first',), ('first',), levels_are_drivers=True),
-    Part('semaphore', run_semaphore, ('leasehold', 'leasehold-batched', 'redis'), (256,), (1, 16, 256), by_name=True),
-    Part('readers', run_readers, ('leasehold', 'redis'), ((1000, 16, 100),), ((10000, 256, 1), (10000, 16, 500)), by_name=True),
+    Part('semaphore', run_semaphore, ('leasehold', 'leasehold-core', 'leasehold-batched', 'redis'), (256,), (1, 16, 256), by_name=True),
+    Part('readers', run_readers, ('leasehold', 'leasehold-core', 'redis'), ((1000, 16, 100),), ((10000, 256, 1), (10000, 16, 500)), by_name=True),
     Part('turns', run_turns, ('leasehold',), ((16, 0), (16, 1)), ((16, 0), (16, 1), (16, 1000), (256, 0), (256, 1)), by_name=True),
     Part('cost', run_cost, ('leasehold',), ((5000, 5, 500),), ((1000000, 15, 1000),), rounds=1, seconds=50.0, quick_seconds=4.0),
 )}
