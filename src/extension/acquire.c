@@ -96,19 +96,6 @@ static bool create(struct lh_core_call *call, const struct lh_core_wish *wish, D
     return true;
 }
 
-static bool is_same(Datum a, Datum b)
-{
-    text *one = DatumGetTextPP(a), *other = DatumGetTextPP(b);
-    return VARSIZE_ANY_EXHDR(one) == VARSIZE_ANY_EXHDR(other) &&
-           memcmp(VARDATA_ANY(one), VARDATA_ANY(other), VARSIZE_ANY_EXHDR(one)) == 0;
-}
-
-static bool is_of_scope(const struct lh_core_wishes *wishes, int item, Datum ns, Datum key)
-{
-    return !wishes->ns.nulls[item] && !wishes->key.nulls[item] && is_same(wishes->key.values[item], key) &&
-           is_same(wishes->ns.values[item], ns);
-}
-
 static bool may_queue(const struct lh_core_wishes *wishes, int item)
 {
     return wishes->queue.n > 0 && !wishes->queue.nulls[item] && DatumGetBool(wishes->queue.values[item]);
@@ -124,7 +111,7 @@ static bool has_joiner(const struct lh_core_joiner *joiners, int count, Datum le
 
 /* The requests of the call for this scope, in their order, from `item` on, which is the first that is not answered. Returns their count, or 0 where one
    is of another kind than the first: the items of one scope are decided, and answered, with each other, so SQL decides about all of them. */
-static int gather(const struct lh_core_call *call, const struct lh_core_wishes *wishes, int item,
+static int gather(struct lh_core_call *call, const struct lh_core_wishes *wishes, int item,
                   const struct lh_core_wish *wish, struct lh_core_joiner *joiners)
 {
     bool is_shared = wish->units > 0;
@@ -133,7 +120,7 @@ static int gather(const struct lh_core_call *call, const struct lh_core_wishes *
     joiners[0] = (struct lh_core_joiner){item, *wish};
     for (int i = 0; i < call->count; i++) {
         struct lh_core_joiner *next = &joiners[count];
-        if (i == item || !is_of_scope(wishes, i, wishes->ns.values[item], wishes->key.values[item]))
+        if (i == item || !lh_core_is_same_scope(call, &wishes->ns, &wishes->key, item, i))
             continue;
         if (i < item || !(is_shared || may_queue(wishes, i)) || !lh_core_wish(wishes, i, &next->wish) ||
             (next->wish.units > 0) != is_shared || has_joiner(joiners, count, next->wish.lease_key))

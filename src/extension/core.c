@@ -274,6 +274,29 @@ static uint32 scope_hash(Datum ns, Datum key)
     return hash == 0 ? 1 : hash;
 }
 
+static void make_hashes(struct lh_core_call *call, const struct lh_core_array *ns, const struct lh_core_array *key)
+{
+    call->hashes = palloc(call->count * sizeof(call->hashes[0]));
+    for (int i = 0; i < call->count; i++)
+        call->hashes[i] = ns->nulls[i] || key->nulls[i] ? 0 : scope_hash(ns->values[i], key->values[i]);
+}
+
+static bool is_same(Datum a, Datum b)
+{
+    text *one = DatumGetTextPP(a), *other = DatumGetTextPP(b);
+    return VARSIZE_ANY_EXHDR(one) == VARSIZE_ANY_EXHDR(other) &&
+           memcmp(VARDATA_ANY(one), VARDATA_ANY(other), VARSIZE_ANY_EXHDR(one)) == 0;
+}
+
+bool lh_core_is_same_scope(struct lh_core_call *call, const struct lh_core_array *ns, const struct lh_core_array *key,
+                           int item, int other)
+{
+    if (call->hashes == NULL)
+        make_hashes(call, ns, key);
+    return call->hashes[item] == call->hashes[other] && is_same(key->values[item], key->values[other]) &&
+           is_same(ns->values[item], ns->values[other]);
+}
+
 /* Its place in the table of hashes, or the free one where it would be. */
 static uint32 *place_of(const struct lh_core_call *call, uint32 hash)
 {

@@ -226,6 +226,7 @@ struct lh_core_call {
     bool *is_shared;  /* items that changed a shared lease */
     bool is_alone;    /* the transaction wrote nothing before */
     bool has_history; /* a lease was released that history is to keep */
+    uint32 *hashes;   /* items' scopes, 0 where there is none; or NULL */
     uint32 *left;     /* a table of hashes of the scopes whose later items are left */
     int left_slots;
 };
@@ -247,6 +248,9 @@ bool lh_core_begin(struct lh_core_call *call, FunctionCallInfo fcinfo, const cha
 /* Returns true if an item of the same scope was left in this call. Then this one is left, too, because items of one
    scope keep their order. */
 bool lh_core_is_left(const struct lh_core_call *call, Datum ns, Datum key);
+/* Returns true if two items are about the same scope, of which `item` is named. */
+bool lh_core_is_same_scope(struct lh_core_call *call, const struct lh_core_array *ns, const struct lh_core_array *key,
+                           int item, int other);
 /* Leaves the items of this scope that follow. */
 void lh_core_leave(struct lh_core_call *call, Datum ns, Datum key);
 /* Answers the item with this row: it has changed a lease, or it waits. */

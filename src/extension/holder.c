@@ -4,7 +4,6 @@
  */
 #include "core.h"
 
-#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -151,17 +150,6 @@ struct releases {
     struct lh_core_array failed, value;
 };
 
-static bool is_same_text(Datum a, Datum b)
-{
-    return DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID, a, b));
-}
-
-static bool is_of_scope(const struct refs *refs, int item, Datum ns, Datum key)
-{
-    return !refs->ns.nulls[item] && !refs->key.nulls[item] && is_same_text(refs->key.values[item], key) &&
-           is_same_text(refs->ns.values[item], ns);
-}
-
 static bool has_leaver(const struct lh_core_leaver *leavers, int count, Datum lease_key)
 {
     for (int i = 0; i < count; i++)
@@ -171,7 +159,7 @@ static bool has_leaver(const struct lh_core_leaver *leavers, int count, Datum le
 }
 
 /* The call's releases of this scope, from `item` on, which is the first. Returns their count, or 0 where SQL has to look at one of them. */
-static int gather(const struct lh_core_call *call, const struct releases *releases, const struct lh_core_rules *rules,
+static int gather(struct lh_core_call *call, const struct releases *releases, const struct lh_core_rules *rules,
                   int item, struct lh_core_leaver *leavers)
 {
     const struct refs *refs = &releases->refs;
@@ -179,7 +167,7 @@ static int gather(const struct lh_core_call *call, const struct releases *releas
 
     for (int i = item; i < call->count; i++) {
         struct lh_core_leaver *next = &leavers[count];
-        if (!is_of_scope(refs, i, refs->ns.values[item], refs->key.values[item]))
+        if (!lh_core_is_same_scope(call, &refs->ns, &refs->key, item, i))
             continue;
         if (refs->lease_key.nulls[i] || has_leaver(leavers, count, refs->lease_key.values[i]) ||
             !lh_core_result(&releases->failed, &releases->value, i, rules, &next->result))
