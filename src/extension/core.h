@@ -49,7 +49,7 @@
         DURATION, GRACE, ACQUIRED_AT, DEADLINE, REMAINING, HELD, SILENT, HEARTBEATS, HEARTBEAT_AT, LIVENESS,           \
         IS_MANUAL, RESTS_IN, MODE, UNITS, SLOTS, UNITS_FREE, HOLDERS
 
-/* The columns of leasehold.scope, in their order: X(NAME, name, type, is_never_null). */
+/* The columns of leasehold.scope: X(NAME, name, type, is_never_null). The name comes first in each database, the others in an order of its own. */
 #define LH_CORE_SCOPE_COLUMNS(X)                                                                                       \
     X(NAMESPACE, "namespace", TEXTOID, true)                                                                           \
     X(KEY, "key", TEXTOID, true)                                                                                       \
@@ -198,6 +198,7 @@ StaticAssertDecl((int)SCOPE_COLUMNS <= LH_CORE_COLUMNS_MAX && (int)SHARE_COLUMNS
 /* One of these tables, open for a call. */
 struct lh_core_heap {
     Relation table, index; /* `index`: its rows are found by it; NULL: none is looked for */
+    const int *places;     /* place in the table of each column of a lh_core_row; NULL: the same order */
     IndexScanDesc scan;    /* by the snapshot of the call */
     TupleTableSlot *found_slot, *new_slot;
     EState *estate; /* made for the first row that needs an entry in an index */

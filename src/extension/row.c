@@ -14,14 +14,22 @@
 
 #define CREATION_SLOTS 65536 /* rows of leasehold.creation; migrations/functions/queue.sql, creation_slot() */
 
-static void read_row(TupleTableSlot *slot, struct lh_core_row *row)
+static void read_row(const struct lh_core_heap *heap, struct lh_core_row *row)
 {
+    TupleTableSlot *slot = heap->found_slot;
     int count = slot->tts_tupleDescriptor->natts;
 
     slot_getallattrs(slot);
     row->tid = slot->tts_tid;
-    memcpy(row->values, slot->tts_values, count * sizeof(row->values[0]));
-    memcpy(row->nulls, slot->tts_isnull, count * sizeof(row->nulls[0]));
+    if (heap->places == NULL) {
+        memcpy(row->values, slot->tts_values, count * sizeof(row->values[0]));
+        memcpy(row->nulls, slot->tts_isnull, count * sizeof(row->nulls[0]));
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        row->values[i] = slot->tts_values[heap->places[i]];
+        row->nulls[i] = slot->tts_isnull[heap->places[i]];
+    }
 }
 
 static bool find(struct lh_core_heap *heap, ScanKeyData *keys, int count, struct lh_core_row *row)
@@ -29,7 +37,7 @@ static bool find(struct lh_core_heap *heap, ScanKeyData *keys, int count, struct
     index_rescan(heap->scan, keys, count, NULL, 0);
     if (!index_getnext_slot(heap->scan, ForwardScanDirection, heap->found_slot))
         return false;
-    read_row(heap->found_slot, row);
+    read_row(heap, row);
     return true;
 }
 
@@ -57,7 +65,7 @@ bool lh_core_lock(struct lh_core_call *call, struct lh_core_heap *heap, struct l
     if (table_tuple_lock(heap->table, &tid, call->snapshot, heap->found_slot, call->command, mode, LockWaitSkip, 0,
                          &failure) != TM_Ok)
         return false;
-    read_row(heap->found_slot, row);
+    read_row(heap, row);
     return true;
 }
 
@@ -92,7 +100,7 @@ static void check_constraints(const struct lh_core_heap *heap, const struct lh_c
     TupleDesc desc = RelationGetDescr(heap->table);
 
     for (int i = 0; i < desc->natts; i++)
-        Assert(!TupleDescAttr(desc, i)->attnotnull || !row->nulls[i]);
+        Assert(!TupleDescAttr(desc, heap->places == NULL ? i : heap->places[i])->attnotnull || !row->nulls[i]);
     if (desc->natts == SCOPE_COLUMNS) {
         bool is_held = lh_core_text_is(row, SCOPE_STATE, "held");
         Assert(is_held == !row->nulls[SCOPE_LEASE_KEY]);
@@ -103,8 +111,16 @@ static void check_constraints(const struct lh_core_heap *heap, const struct lh_c
 
 void lh_core_make(struct lh_core_heap *heap, const struct lh_core_row *row)
 {
-    HeapTuple tuple = heap_form_tuple(RelationGetDescr(heap->table), (Datum *)row->values, (bool *)row->nulls);
+    Datum values[LH_CORE_COLUMNS_MAX];
+    bool nulls[LH_CORE_COLUMNS_MAX];
+    HeapTuple tuple;
 
+    for (int i = 0; i < RelationGetNumberOfAttributes(heap->table); i++) {
+        int place = heap->places == NULL ? i : heap->places[i];
+        values[place] = row->values[i];
+        nulls[place] = row->nulls[i];
+    }
+    tuple = heap_form_tuple(RelationGetDescr(heap->table), values, nulls);
     tuple->t_tableOid = RelationGetRelid(heap->table);
     check_constraints(heap, row);
     ExecStoreHeapTuple(tuple, heap->new_slot, true);

@@ -41,6 +41,7 @@ static const struct column creation_columns[] = {{"slot", INT4OID, true}};
 static const struct column turn_columns[] = {{"name", TEXTOID, true}, {"seed", INT8OID}};
 
 static struct lh_core_oids known;
+static int scope_places[SCOPE_COLUMNS];
 static bool is_known;
 static bool has_callback;
 static uint64 generation = 1;
@@ -83,18 +84,27 @@ static const char *table_problem(Relation table)
     return NULL;
 }
 
-static bool has_columns(Relation table, const struct column *columns, int count)
+static bool is_column(Form_pg_attribute attribute, const struct column *column)
+{
+    return !attribute->attisdropped && attribute->attgenerated == '\0' && attribute->atttypid == column->type &&
+           (!column->is_never_null || attribute->attnotnull) && strcmp(NameStr(attribute->attname), column->name) == 0;
+}
+
+/* Returns true if there are just these columns: in this order, or where `places`, set here, says. */
+static bool has_columns(Relation table, const struct column *columns, int count, int *places)
 {
     TupleDesc desc = RelationGetDescr(table);
 
     if (desc->natts != count)
         return false;
     for (int i = 0; i < count; i++) {
-        Form_pg_attribute attribute = TupleDescAttr(desc, i);
-        if (attribute->attisdropped || attribute->attgenerated != '\0' || attribute->atttypid != columns[i].type ||
-            (columns[i].is_never_null && !attribute->attnotnull) ||
-            strcmp(NameStr(attribute->attname), columns[i].name) != 0)
+        int place = places == NULL ? i : 0;
+        while (places != NULL && place < count - 1 && !is_column(TupleDescAttr(desc, place), &columns[i]))
+            place++;
+        if (!is_column(TupleDescAttr(desc, place), &columns[i]))
             return false;
+        if (places != NULL)
+            places[i] = place;
     }
     return true;
 }
@@ -120,6 +130,7 @@ struct expected {
     Oid *pkey; /* found here, or NULL */
     const struct column *columns;
     int column_count, key_count; /* the key is the first columns */
+    int *places;                 /* found here; NULL: they are in this order */
 };
 
 static const char *pkey_problem(Relation table, const struct expected *expected)
@@ -143,7 +154,7 @@ static const char *problem_of(const struct expected *expected)
     Relation table = table_open(expected->table, AccessShareLock);
     const char *problem = table_problem(table);
 
-    if (problem == NULL && !has_columns(table, expected->columns, expected->column_count))
+    if (problem == NULL && !has_columns(table, expected->columns, expected->column_count, expected->places))
         problem = "has other columns";
     if (problem == NULL && table->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
         problem = "is not logged";
@@ -200,7 +211,7 @@ static const char *held_problem(const struct lh_core_oids *oids)
 static const char *find_problem(struct lh_core_oids *oids)
 {
     const struct expected all[] = {
-        {"scope", oids->scope, &oids->scope_pkey, scope_columns, SCOPE_COLUMNS, 2},
+        {"scope", oids->scope, &oids->scope_pkey, scope_columns, SCOPE_COLUMNS, 2, scope_places},
         {"share", oids->share, &oids->share_pkey, share_columns, SHARE_COLUMNS, 3},
         {"waiter", oids->waiter, &oids->waiter_pkey, waiter_columns, WAITER_COLUMNS, 3},
         {"coordinator", oids->coordinator, NULL, coordinator_columns, lengthof(coordinator_columns), 0},
@@ -301,6 +312,7 @@ void lh_core_open(const struct lh_core_call *call, struct lh_core_heap *heap, Oi
         heap->index = index_open(index, RowExclusiveLock);
         heap->scan = lh_core_beginscan(heap->table, heap->index, call->snapshot, heap->index->rd_index->indnkeyatts);
     }
+    heap->places = RelationGetRelid(heap->table) == call->oids->scope ? scope_places : NULL;
     heap->found_slot = table_slot_create(heap->table, NULL);
     heap->new_slot = MakeSingleTupleTableSlot(RelationGetDescr(heap->table), &TTSOpsHeapTuple);
 }
