@@ -4,20 +4,34 @@
 
 -- A shared holder as functions describe any holder: as a scope that it holds by itself. `units` tells it from the scope's own row, which has
 -- none while it is `held`. One that has ended is a free scope that remembers its lease key. Locks nothing.
+do $do$
+declare
+  c_other constant jsonb := $${
+    "state": "case when (p_share).state = 'held' then 'held' else 'free' end",
+    "lease_key": "case when (p_share).state = 'held' then (p_share).lease_key end",
+    "queued": "true",
+    "last_outcome": "(p_share).outcome",
+    "last_result": "(p_share).result",
+    "last_error": "(p_share).error",
+    "ended_keys": "case when (p_share).state = 'ended' then array[(p_share).lease_key] else '{}' end",
+    "ended_outcomes": "case when (p_share).state = 'ended' then array[(p_share).outcome] else '{}' end",
+    "at_least": "null",
+    "at_least_incarnation": "null",
+    "holders": "1",
+    "together": "array[(p_share).token, (p_share).items]"}$$;
+begin
+  execute format('
 create or replace function leasehold_internal.scope_of_share(p_share leasehold.share) returns leasehold.scope
 language sql immutable
 as $$
-  select row(
-           (p_share).namespace, (p_share).key, case when (p_share).state = 'held' then 'held' else 'free' end,
-           case when (p_share).state = 'held' then (p_share).lease_key end, (p_share).token, (p_share).acquired_at, (p_share).heartbeat_at,
-           (p_share).deadline, (p_share).heartbeats, (p_share).incarnation, (p_share).check_at, (p_share).ended_at, (p_share).granted_by,
-           (p_share).reap_failures, (p_share).lapsed, true, (p_share).duration, (p_share).grace, (p_share).owner, (p_share).labels,
-           (p_share).outcome, (p_share).result, (p_share).error,
-           case when (p_share).state = 'ended' then array[(p_share).lease_key] else '{}' end,
-           case when (p_share).state = 'ended' then array[(p_share).outcome] else '{}' end,
-           (p_share).reap_error, (p_share).reap_failed_at, (p_share).next_try_at, (p_share).principal, null, null,
-           (p_share).units, 1, (p_share).slots, array[(p_share).token, (p_share).items])::leasehold.scope
+  select row(%s)::leasehold.scope
 $$;
+',
+    (select string_agg(coalesce(c_other->>a.attname, '(p_share).' || a.attname), ', ' order by a.attnum)
+       from pg_attribute a
+      where a.attrelid = 'leasehold.scope'::regclass and a.attnum > 0 and not a.attisdropped));
+end
+$do$;
 
 -- What is left of the capacity of a scope; null where the policy sets none. Locks nothing.
 create or replace function leasehold_internal.units_free(p_scope leasehold.scope, p_rules leasehold.rules) returns integer

@@ -88,9 +88,13 @@ def one(connection, sql, arguments=None):
     return found[0][0] if found else None
 
 
-def new_database(cluster, name, is_swapped):
-    """With a life of the database that is noticed, so that the common path is open."""
-    database = cluster.clone(name)
+def new_database(cluster, name, is_swapped, is_old=False):
+    """With a life of the database that is noticed, so that the common path is open. `is_old`: with the columns of leasehold.scope in the order of
+    databases that migration 0132 found in use."""
+    database = cluster.clone(name, 'template0') if is_old else cluster.clone(name)
+    if is_old:
+        cluster.load_schema(database, without='0132_scope_order.sql')
+        cluster.psql_file(database, pgtest.ROW_CHECKS)
     if is_swapped:
         cluster.swap_core(database)
     cluster.psql(database, 'select leasehold.reap()')
