@@ -7,6 +7,7 @@ A server ends with its `with`, and with this process, however that ends. As root
 import contextlib
 import ctypes
 import glob
+import hashlib
 import json
 import os
 import pathlib
@@ -78,6 +79,10 @@ class Server:
 
     name = 'server'
     user = None
+
+    @classmethod
+    def build(cls, say):
+        """Makes what is to run, where that is not a package of Debian."""
 
     def __init__(self, work):
         self.work = pathlib.Path(work)
@@ -355,24 +360,47 @@ class RedisEverySecond(Redis):
 class ZooKeeper(Server):
     name = 'zookeeper'
 
-    @staticmethod
-    def version():
-        return version_of('ZooKeeper', 'dpkg-query', '-W', '-f', '${Version}', 'zookeeper')
+    module = ROOT / 'tests/bench/zookeeper'
+
+    @classmethod
+    def release(cls):
+        return re.search(r'<version>(.+)</version>', (cls.module / 'pom.xml').read_text()).group(1)
+
+    @classmethod
+    def jars(cls):
+        return ROOT / ('build/bench/zookeeper-' + cls.release())
+
+    @classmethod
+    def build(cls, say):
+        """The jars that tests/bench/zookeeper names, fetched by Maven once."""
+        wanted = dict(reversed(line.split()) for line in (cls.module / 'SHA256SUMS').read_text().splitlines())
+        for attempt in range(2):
+            found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in cls.jars().glob('*.jar')}
+            if found == wanted:
+                return
+            if attempt == 0:
+                say('fetching ZooKeeper %s' % cls.release())
+                shutil.rmtree(cls.jars(), ignore_errors=True)
+                done = subprocess.run(['mvn', '-B', '-q', '-C', '-f', cls.module, '-DoutputDirectory=%s' % cls.jars(), 'validate'],
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+                if done.returncode != 0:
+                    raise Failure('Maven cannot fetch ZooKeeper %s:\n%s' % (cls.release(), done.stdout))
+        raise Failure('%s: other jars than SHA256SUMS of %s names: %s' % (
+            cls.jars(), cls.module, ', '.join(sorted(name for name, digest in set(found.items()) ^ set(wanted.items())))))
+
+    @classmethod
+    def version(cls):
+        return 'ZooKeeper ' + cls.release()
 
     def start(self):
         self.port = free_port()
         self.target = '127.0.0.1:%d' % self.port
-        (self.directory / 'log4j.properties').write_text(
-            'log4j.rootLogger=ERROR, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n'
-            'log4j.appender.out.layout=org.apache.log4j.PatternLayout\n')
         (self.directory / 'zoo.cfg').write_text(
             'tickTime=2000\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nforceSync=yes\n'
             'admin.enableServer=false\n4lw.commands.whitelist=srvr\n' % (self.directory / 'data', self.port))
-        classes = ':'.join([str(self.directory), *('/usr/share/java/%s.jar' % name
-                                                   for name in ('zookeeper', 'slf4j-log4j12', 'log4j-1.2'))])
         # SIGKILL: the JVM takes seconds to end, and its log is flushed at each commit.
-        self.spawn(['java', '-Xmx1g', '-cp', classes, 'org.apache.zookeeper.server.quorum.QuorumPeerMain',
-                    self.directory / 'zoo.cfg'], signal.SIGKILL)
+        self.spawn(['java', '-Xmx1g', '-Dorg.slf4j.simpleLogger.defaultLogLevel=error', '-cp', '%s/*' % self.jars(),
+                    'org.apache.zookeeper.server.quorum.QuorumPeerMain', self.directory / 'zoo.cfg'], signal.SIGKILL)
 
     def srvr(self):
         with socket.create_connection(('127.0.0.1', self.port), 10) as connection:
