@@ -101,6 +101,7 @@ void lh_reply_fill(struct lh_reply *reply, const struct lh_rpc_result *result, c
     reply->message = protobuf_c_message_unpack(output, NULL, result->reply_size, result->reply);
     if (reply->message == NULL) {
         reply->code = LH_GRPC_INTERNAL;
+        reply->delivery = LH_RPC_IN_FLIGHT; /* the server may have done it */
         reply->words = lh_format("the server's answer is no %s", output->name);
     }
 }

@@ -101,6 +101,18 @@ START_TEST(times_that_no_database_has_do_not_overflow)
 }
 END_TEST
 
+START_TEST(answer_that_cannot_be_read_leaves_in_doubt_what_the_server_did)
+{
+    struct lh_rpc_result result = {
+        .code = LH_GRPC_OK, .delivery = LH_RPC_ANSWERED, .reply = (const unsigned char *)"\xff", .reply_size = 1};
+
+    lh_reply_fill(&reply, &result, &leasehold__v1__acquire_response__descriptor);
+    ck_assert_int_eq(reply.code, LH_GRPC_INTERNAL);
+    ck_assert_int_eq(reply.delivery, LH_RPC_IN_FLIGHT);
+    lh_reply_finish(&reply);
+}
+END_TEST
+
 TCase *tcase_client_hostile(void)
 {
     TCase *tcase = tcase_create("client_hostile");
@@ -108,5 +120,6 @@ TCase *tcase_client_hostile(void)
     tcase_add_test(tcase, error_for_the_reason_ok_is_an_error);
     tcase_add_test(tcase, delay_that_no_server_means_is_none);
     tcase_add_test(tcase, times_that_no_database_has_do_not_overflow);
+    tcase_add_test(tcase, answer_that_cannot_be_read_leaves_in_doubt_what_the_server_did);
     return tcase;
 }
