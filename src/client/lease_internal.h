@@ -197,6 +197,12 @@ Leasehold__V1__Scope *lh_pack_scope(const struct lh_declared *declared, const ch
 Leasehold__V1__LeaseRef *lh_pack_lease_ref(const struct lh_lease *lease, struct lh_arena *arena);
 Google__Protobuf__Duration *lh_pack_duration(int64_t duration_us, struct lh_arena *arena);
 int64_t lh_unpack_duration_us(const Google__Protobuf__Duration *duration);
+/* Returns the time waited, at most the time since the request was sent: no grant is later than its answer. */
+int64_t lh_unpack_waited_us(const Google__Protobuf__Duration *waited, int64_t sent_us);
+/* Returns the time that a lease has left, at most the duration that it was asked for. */
+int64_t lh_unpack_remaining_us(const Google__Protobuf__Duration *remaining, const struct lh_declared *declared);
+/* Returns false if the answer names another lease than `key`. It may name none. */
+bool lh_is_answer_about(const char *lease_key, const struct lh_uuid *key);
 
 /* Appends the message. */
 void lh_pack_message(const ProtobufCMessage *message, struct lh_buffer *buffer);

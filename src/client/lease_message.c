@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 
+#define NANOS_PER_S 1000000000
+
 enum lh_lost_reason lh_lost_reason_of(Leasehold__V1__EndReason reason)
 {
     switch (reason) {
@@ -129,7 +131,33 @@ int64_t lh_unpack_duration_us(const Google__Protobuf__Duration *duration)
         return 0;
     if (duration->seconds > INT64_MAX / LH_US_PER_S - 1 || duration->seconds < -(INT64_MAX / LH_US_PER_S - 1))
         return 0;
+    if (duration->nanos <= -NANOS_PER_S || duration->nanos >= NANOS_PER_S)
+        return 0;
     return duration->seconds * LH_US_PER_S + duration->nanos / 1000;
+}
+
+static int64_t clamp_us(int64_t time_us, int64_t most_us)
+{
+    if (time_us < 0)
+        return 0;
+    return time_us < most_us ? time_us : most_us;
+}
+
+int64_t lh_unpack_waited_us(const Google__Protobuf__Duration *waited, int64_t sent_us)
+{
+    return clamp_us(lh_unpack_duration_us(waited), lh_clock_us() - sent_us);
+}
+
+int64_t lh_unpack_remaining_us(const Google__Protobuf__Duration *remaining, const struct lh_declared *declared)
+{
+    return clamp_us(lh_unpack_duration_us(remaining), declared->options.duration_us);
+}
+
+bool lh_is_answer_about(const char *lease_key, const struct lh_uuid *key)
+{
+    struct lh_uuid answered;
+
+    return lease_key[0] == '\0' || (lh_uuid_parse(lease_key, &answered) && lh_uuid_equal(&answered, key));
 }
 
 void lh_pack_message(const ProtobufCMessage *message, struct lh_buffer *buffer)

@@ -20,6 +20,12 @@ unsigned lh_lease_op_miscounted(struct lh_request *request, size_t count)
     return RETRY_NO_REASON;
 }
 
+unsigned lh_lease_op_misdirected(struct lh_request *request)
+{
+    request->status = lh_error_set(&request->error, LH_INTERNAL, "an answer for another lease than was asked for");
+    return RETRY_NO_REASON;
+}
+
 unsigned lh_lease_op_answered(struct lh_request *request, enum lh_status status, Leasehold__V1__EndReason end_reason,
                               const char *message)
 {
@@ -176,10 +182,13 @@ static unsigned judge_heartbeat(struct lh_request *request, const struct lh_repl
     if (response->n_results != 1)
         return lh_lease_op_miscounted(request, response->n_results);
     result = response->results[0];
+    if (!lh_is_answer_about(result->lease_key, &lease->key))
+        return lh_lease_op_misdirected(request);
     status = lh_status_of_outcome(result->outcome);
     if (status == LH_OK) {
         lh_lease_heard(lease, result->token, result->units, result->has_slots);
-        lh_lease_renewed(lease, request->sent_us, lh_unpack_duration_us(result->remaining), result->deadline_is_final);
+        lh_lease_renewed(lease, request->sent_us, lh_unpack_remaining_us(result->remaining, lease->declared),
+                         result->deadline_is_final);
         lh_lease_asked(lease, request->sent_us, result->asked);
     } else if (status == LH_LOST) {
         lh_lease_lose(lease, lh_lost_reason_of(result->end_reason), result->message);
@@ -243,11 +252,14 @@ static unsigned judge_downgrade(struct lh_request *request, const struct lh_repl
         request->status = lh_error_set(&request->error, LH_INTERNAL, "the server answered without a lease");
         return RETRY_NO_REASON;
     }
+    if (!lh_is_answer_about(response->lease->lease_key, &lease->key))
+        return lh_lease_op_misdirected(request);
     request->status = LH_OK;
     if (lh_lease_is_kept(lease)) {
         lh_lease_downgraded(lease, lh_unpack_grant(response->lease));
-        lh_lease_renewed(lease, lh_plus_us(request->sent_us, lh_unpack_duration_us(response->waited)),
-                         lh_unpack_duration_us(response->lease->remaining), response->lease->deadline_is_final);
+        lh_lease_renewed(lease, lh_plus_us(request->sent_us, lh_unpack_waited_us(response->waited, request->sent_us)),
+                         lh_unpack_remaining_us(response->lease->remaining, lease->declared),
+                         response->lease->deadline_is_final);
     }
     return RETRY_NO_REASON;
 }

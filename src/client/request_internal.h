@@ -239,6 +239,7 @@ void lh_lease_op_finish(struct lh_request *request);
 /* Judge an answer and return the reason for `judge`: an answer with the wrong number of leases, and the answer for
    the one lease. */
 unsigned lh_lease_op_miscounted(struct lh_request *request, size_t count);
+unsigned lh_lease_op_misdirected(struct lh_request *request); /* the answer is about another lease */
 unsigned lh_lease_op_answered(struct lh_request *request, enum lh_status status, Leasehold__V1__EndReason end_reason,
                               const char *message);
 

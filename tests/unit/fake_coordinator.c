@@ -60,7 +60,7 @@ static void fail(struct lh_rpc_call *call, enum lh_status reason)
 
 static void fill_lease(struct fake *fake, Leasehold__V1__Lease *lease)
 {
-    lease->lease_key = fake->lease_key;
+    lease->lease_key = fake->other_key[0] != '\0' ? fake->other_key : fake->lease_key;
     lease->mode = fake->mode;
     lease->units = fake->units;
     lease->slots = fake->slots;
@@ -136,6 +136,7 @@ static void answer_heartbeat(struct lh_rpc_call *call, size_t count, bool is_las
     asked.reason = (char *)(uintptr_t)fake->hand_over_reason;
     asked.answer_in = &answer_in;
     result.asked = fake->hand_over_at_s != 0 ? &asked : NULL;
+    result.lease_key = fake->other_key;
     result.outcome = fake->heartbeat;
     result.end_reason = fake->end_reason;
     result.remaining = &remaining;
@@ -165,6 +166,7 @@ static void answer_release(struct lh_rpc_call *call, size_t count)
     Leasehold__V1__ReleaseResponse response = LEASEHOLD__V1__RELEASE_RESPONSE__INIT;
     Leasehold__V1__ReleaseResult result = LEASEHOLD__V1__RELEASE_RESULT__INIT, **results;
 
+    result.lease_key = fake->other_key;
     result.outcome = fake->release;
     result.end_reason = fake->end_reason;
     results = lh_alloc((count + 1) * sizeof(results[0]));

@@ -65,6 +65,7 @@ struct fake {
     size_t largest_bytes;             /* of any message */
     size_t in_flight, most_in_flight; /* releases */
     char lease_key[64];               /* of the last acquire or downgrade */
+    char other_key[64];               /* that all answers name, if it is set */
     Leasehold__V1__Mode asked_mode;   /* likewise */
     int32_t asked_units;              /* likewise */
     char ended_key[64];               /* an acquire with that is refused, LEASE_ENDED */

@@ -107,10 +107,14 @@ START_TEST(a_downgrade_changes_what_the_lease_tells_and_renews_it)
 
     grant_slots(LEASEHOLD__V1__MODE__MODE_SHARED, 2, 2);
     fake.downgraded_token = 41;
-    fake.waited_us = 7 * LH_US_PER_S;
+    fake.waited_us = 2 * LH_US_PER_S;
     fake.remaining_us = 20 * LH_US_PER_S;
     before_us = lh_clock_us();
+    fake_next(&fake, FAKE_DOWNGRADE, FAKE_KEEP, 1, LH_OK);
     downgrade(lease, 2, &answer);
+    WAIT_FOR(fake.kept_count == 1);
+    virtual_clock_pass(3 * LH_US_PER_S);
+    fake_let_go(&fake);
     WAIT_FOR(answer.done == 1);
     ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
     ck_assert_int_eq(fake.asked_units, 2);
@@ -119,8 +123,8 @@ START_TEST(a_downgrade_changes_what_the_lease_tells_and_renews_it)
     ck_assert_int_eq(lh_lease_units(lease), 2);
     slots = lh_lease_slots(lease, &count);
     ck_assert_uint_eq(count, 2);
-    ck_assert_int_ge(lh_lease_deadline_us(lease), before_us + 27 * LH_US_PER_S);
-    ck_assert_int_le(lh_lease_deadline_us(lease), lh_clock_us() + 27 * LH_US_PER_S);
+    ck_assert_int_ge(lh_lease_deadline_us(lease), before_us + 22 * LH_US_PER_S);
+    ck_assert_int_lt(lh_lease_deadline_us(lease), before_us + 23 * LH_US_PER_S);
     grant_slots(LEASEHOLD__V1__MODE__MODE_SHARED, 1, 1);
     downgrade(lease, 0, &answer); /* gives one back */
     WAIT_FOR(answer.done == 1);

@@ -58,13 +58,14 @@ struct granted {
 /* This process stood still meanwhile: nobody is to begin what has to end at once. */
 static bool is_over(const struct acquire_op *op, const struct granted *granted)
 {
-    int64_t granted_us = lh_plus_us(op->request.sent_us, lh_unpack_duration_us(granted->waited));
+    int64_t granted_us = lh_plus_us(op->request.sent_us, lh_unpack_waited_us(granted->waited, op->request.sent_us));
     int64_t now_us = lh_clock_us();
 
     for (size_t i = 0; i < op->count; i++) {
-        int64_t deadline_us = lh_plus_us(granted_us, lh_unpack_duration_us(granted->leases[i]->remaining));
-        if (lh_leases_find(op->items[i].wanted.declared, op->items[i].wanted.key, &op->key) == NULL &&
-            now_us >= deadline_us - op->items[i].wanted.declared->options.margin_us)
+        const struct lh_declared *declared = op->items[i].wanted.declared;
+        int64_t deadline_us = lh_plus_us(granted_us, lh_unpack_remaining_us(granted->leases[i]->remaining, declared));
+        if (lh_leases_find(declared, op->items[i].wanted.key, &op->key) == NULL &&
+            now_us >= deadline_us - declared->options.margin_us)
             return true;
     }
     return false;
@@ -73,7 +74,7 @@ static bool is_over(const struct acquire_op *op, const struct granted *granted)
 static struct lh_lease *take_lease(struct acquire_op *op, const struct acquire_item *item,
                                    const Leasehold__V1__Lease *granted, int64_t waited_us)
 {
-    int64_t remaining_us = lh_unpack_duration_us(granted->remaining);
+    int64_t remaining_us = lh_unpack_remaining_us(granted->remaining, item->wanted.declared);
     struct lh_lease *lease = lh_leases_find(item->wanted.declared, item->wanted.key, &op->key);
 
     if (lease != NULL) {
@@ -91,12 +92,28 @@ static struct lh_lease *take_lease(struct acquire_op *op, const struct acquire_i
     return lease;
 }
 
+static bool are_asked_for(const struct acquire_op *op, const struct granted *granted)
+{
+    for (size_t i = 0; i < granted->count; i++)
+        if (!lh_is_answer_about(granted->leases[i]->lease_key, &op->key))
+            return false;
+    return true;
+}
+
+/* Something was granted, but nobody can tell that it is what was asked for. */
+static void refuse_answer(struct acquire_op *op, const char *words)
+{
+    op->request.is_in_doubt = true;
+    op->request.status = lh_error_set(&op->request.error, LH_INTERNAL, "%s", words);
+}
+
 static void take_leases(struct acquire_op *op, const struct granted *granted)
 {
     op->request.status = LH_OK;
     if (granted->count != op->count) {
-        op->request.status = lh_error_set(&op->request.error, LH_INTERNAL, "the server answered %zu leases for %zu",
-                                          granted->count, op->count);
+        refuse_answer(op, "the server answered more or fewer leases than were asked for");
+    } else if (!are_asked_for(op, granted)) {
+        refuse_answer(op, "the server answered with another lease key than was asked for");
     } else if (is_over(op, granted)) {
         give_back(op);
         op->request.status = lh_error_set(
@@ -104,8 +121,8 @@ static void take_leases(struct acquire_op *op, const struct granted *granted)
             op->count > 1 ? "the leases were" : "the lease was", op->count > 1 ? "their" : "its");
     } else {
         for (size_t i = 0; i < op->count; i++)
-            op->items[i].lease =
-                take_lease(op, &op->items[i], granted->leases[i], lh_unpack_duration_us(granted->waited));
+            op->items[i].lease = take_lease(op, &op->items[i], granted->leases[i],
+                                            lh_unpack_waited_us(granted->waited, op->request.sent_us));
     }
 }
 
@@ -142,7 +159,7 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
     }
     forget_granted(op);
     if (reply->code == LH_GRPC_OK) {
-        request->status = lh_error_set(&request->error, LH_INTERNAL, "the server answered without a lease");
+        refuse_answer(op, "the server answered without a lease");
         return RETRY_NO_REASON;
     }
     if (reply->has_reason && reply->reason == LH_LEASE_ENDED && request->is_in_doubt && !op->is_own_key) {

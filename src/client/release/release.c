@@ -54,6 +54,8 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
     if (response->n_results != 1)
         return lh_lease_op_miscounted(request, response->n_results);
     result = response->results[0];
+    if (!lh_is_answer_about(result->lease_key, &op->lease->key))
+        return lh_lease_op_misdirected(request);
     enum lh_status status = lh_status_of_release(result, op->was_sent, op->lease->is_failure);
     op->was_sent |= status == LH_UNAVAILABLE; /* RETRY: the database's answer was lost on its way to the server, too */
     return lh_lease_op_answered(request, status, result->end_reason, result->message);

@@ -226,6 +226,12 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
                                        response->n_results, batch->count);
         return RETRY_NO_REASON;
     }
+    for (size_t i = 0; i < batch->count; i++) {
+        if (lh_is_answer_about(response->results[i]->lease_key, &batch->leases[i]->key))
+            continue;
+        request->status = lh_error_set(&request->error, LH_INTERNAL, "an answer for other leases than were released");
+        return RETRY_NO_REASON;
+    }
     request->status = LH_OK;
     for (size_t i = 0; i < batch->count; i++) {
         const Leasehold__V1__ReleaseResult *result = response->results[i];

@@ -67,7 +67,8 @@ static bool take_result(struct lh_lease *lease, int64_t sent_us, const Leasehold
     switch (result->outcome) {
     case LEASEHOLD__V1__OUTCOME__OUTCOME_OK:
         lh_lease_heard(lease, result->token, result->units, result->has_slots);
-        lh_lease_renewed(lease, sent_us, lh_unpack_duration_us(result->remaining), result->deadline_is_final);
+        lh_lease_renewed(lease, sent_us, lh_unpack_remaining_us(result->remaining, lease->declared),
+                         result->deadline_is_final);
         lh_lease_asked(lease, sent_us, result->asked);
         return true;
     case LEASEHOLD__V1__OUTCOME__OUTCOME_LOST:
@@ -110,6 +111,9 @@ bool lh_renewals_answer(struct renewals *renewals, struct lease_batch *batch, in
 
     if (response->n_results != batch->count)
         return false;
+    for (size_t i = 0; i < batch->count; i++)
+        if (!lh_is_answer_about(response->results[i]->lease_key, &batch->leases[i]->key))
+            return false;
     for (size_t i = 0; i < batch->count; i++) {
         if (take_result(batch->leases[i], sent_us, response->results[i]))
             continue;
