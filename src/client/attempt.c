@@ -155,6 +155,16 @@ static bool is_unanswered(const struct lh_reply *reply)
     return reply->code == LH_GRPC_DEADLINE_EXCEEDED && reply->delivery != LH_RPC_ANSWERED;
 }
 
+/* The server may have done it: the answer was lost, or comes from something in between that lost the server's. */
+static bool is_doubtful(const struct lh_reply *reply)
+{
+    if (reply->delivery == LH_RPC_IN_FLIGHT)
+        return reply->code != LH_GRPC_OK && reply->code != LH_GRPC_CANCELLED;
+    return reply->delivery == LH_RPC_ANSWERED && !reply->has_reason &&
+           (reply->code == LH_GRPC_UNAVAILABLE || reply->code == LH_GRPC_UNKNOWN ||
+            reply->code == LH_GRPC_DEADLINE_EXCEEDED);
+}
+
 static void on_attempt_done(void *arg, const struct lh_rpc_result *result)
 {
     struct lh_request *request = arg;
@@ -168,7 +178,7 @@ static void on_attempt_done(void *arg, const struct lh_rpc_result *result)
     lh_breaker_settle(&request->endpoint->breaker, request->ticket,
                       lh_breaker_result_of(result->delivery, result->code), now_us);
     lh_reply_fill(&reply, result, request->verb->output);
-    if (reply.code != LH_GRPC_OK && reply.delivery == LH_RPC_IN_FLIGHT && reply.code != LH_GRPC_CANCELLED)
+    if (is_doubtful(&reply))
         request->is_in_doubt = true;
     if (request->is_cancelled) {
         request->is_cut_off = reply.delivery == LH_RPC_IN_FLIGHT;

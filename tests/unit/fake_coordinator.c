@@ -43,6 +43,10 @@ static void fail(struct lh_rpc_call *call, enum lh_status reason)
     Google__Protobuf__Any any = GOOGLE__PROTOBUF__ANY__INIT, *details = &any;
     uint8_t packed_info[256], packed[512];
 
+    if (reason == LH_OK) {
+        lh_rpc_call_finish(call, LH_GRPC_UNAVAILABLE, "no healthy upstream", NULL, 0);
+        return;
+    }
     info.reason = (char *)(void *)lh_status_name(reason);
     info.domain = (char *)(void *)"leasehold";
     any.type_url = (char *)(void *)"type.googleapis.com/google.rpc.ErrorInfo";

@@ -27,7 +27,7 @@ enum fake_verb {
 enum fake_deed {
     FAKE_ANSWER,
     FAKE_KEEP,   /* no answer until fake_let_go */
-    FAKE_FAIL,   /* with `status` */
+    FAKE_FAIL,   /* with `status`; LH_OK: as a proxy that has lost the server */
     FAKE_VANISH, /* does it, and the connection breaks before the answer */
     FAKE_UNDO,   /* the connection breaks, and what it did is taken back, as a coordinator does that notices */
 };

@@ -225,6 +225,19 @@ START_TEST(grant_with_times_long_before_it_is_over)
 }
 END_TEST
 
+START_TEST(what_a_proxy_that_lost_the_server_may_have_passed_on_is_given_back)
+{
+    struct answer answer;
+
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_FAIL, 1000, LH_OK);
+    acquire("a", &(struct lh_acquire_options){.timeout_us = LH_SECOND}, &answer);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_ne(answer.status, LH_OK);
+    ck_assert_uint_gt(fake.calls[FAKE_ACQUIRE], 1);
+    WAIT_FOR(fake.calls[FAKE_RELEASE] == 1);
+}
+END_TEST
+
 TCase *tcase_client_hostile(void)
 {
     TCase *tcase = tcase_create("client_hostile");
@@ -243,5 +256,6 @@ TCase *tcase_client_hostile(void)
     tcase_add_test(tcase, error_for_the_reason_ok_is_an_error);
     tcase_add_test(tcase, delay_that_no_server_means_is_none);
     tcase_add_test(tcase, times_that_no_database_has_do_not_overflow);
+    tcase_add_test(tcase, what_a_proxy_that_lost_the_server_may_have_passed_on_is_given_back);
     return tcase;
 }
