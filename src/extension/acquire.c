@@ -205,7 +205,7 @@ Datum lh_core_acquire_items(PG_FUNCTION_ARGS)
         return (Datum)0;
     check_columns(&call);
     /* A SQL user joins a held scope without changing its row: where one waits anywhere, SQL looks where. */
-    if (!lh_core_has_row(call.oids->waiter, call.oids->waiter_sql_user, call.snapshot))
+    if (!lh_core_has_row(call.oids->waiter, &call.oids->waiter_sql_user, call.snapshot))
         for (int i = 0; i < call.count; i++)
             if (!call.is_done[i]) /* with an earlier one of its scope */
                 acquire_one(&call, &wishes, i);

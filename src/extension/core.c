@@ -344,8 +344,8 @@ void lh_core_answer_wait(struct lh_core_call *call, int item, const Datum *value
 static bool has_followers(struct lh_core_call *call, bool is_end)
 {
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-    bool has = lh_core_has_row(call->oids->watch, InvalidOid, latest) ||
-               (is_end && lh_core_has_row(call->oids->waiter, call->oids->waiter_sql_user, latest));
+    bool has = lh_core_has_row(call->oids->watch, NULL, latest) ||
+               (is_end && lh_core_has_row(call->oids->waiter, &call->oids->waiter_sql_user, latest));
     UnregisterSnapshot(latest);
     return has;
 }

@@ -283,9 +283,9 @@ IndexScanDesc lh_core_beginscan(Relation table, Relation index, Snapshot snapsho
 /* Set the 2 conditions of an index scan for what a scope has, the 3 for a shared holder. */
 void lh_core_scope_keys(ScanKeyData *keys, Datum ns, Datum key);
 void lh_core_share_keys(ScanKeyData *keys, Datum ns, Datum key, Datum lease_key);
-/* Returns true if there is a row that this snapshot sees. `index`: the partial index that has just these rows, or
-   InvalidOid. */
-bool lh_core_has_row(Oid table, Oid index, Snapshot snapshot);
+/* Returns true if there is a row that this snapshot sees. `index`: where the partial index that has just these rows is
+   told once the table is locked, or NULL. */
+bool lh_core_has_row(Oid table, const Oid *index, Snapshot snapshot);
 /* Returns true if there is one about this scope; the index begins with the scope's columns. */
 bool lh_core_has_entry(Relation table, Oid index, Snapshot snapshot, Datum ns, Datum key);
 

@@ -151,7 +151,7 @@ static bool is_plain(const struct lh_core_wishes *wishes, const struct lh_core_a
 static void refuse_watched(const struct lh_core_call *call)
 {
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-    bool is_watched = lh_core_has_row(call->oids->watch, InvalidOid, latest);
+    bool is_watched = lh_core_has_row(call->oids->watch, NULL, latest);
 
     UnregisterSnapshot(latest);
     if (is_watched)
@@ -180,7 +180,7 @@ Datum lh_core_hand_over_batch(PG_FUNCTION_ARGS)
         return (Datum)0;
     if (is_plain(&wishes, &ns, &key, &lease_key) && lh_core_wish(&wishes, 0, &wish) && wish.units == 0 &&
         !wish.rules->has_history && lh_core_result(&failed, &value, 0, wish.rules, &result) &&
-        !lh_core_has_row(call.oids->watch, InvalidOid, call.snapshot)) {
+        !lh_core_has_row(call.oids->watch, NULL, call.snapshot)) {
         Relation waiter = lh_core_table(call.oids->waiter, RowExclusiveLock);
         if (pass_on(&call, waiter, &wish, &result, ns.values[0], key.values[0], lease_key.values[0], &row)) {
             answer(&call, &wish, &row);

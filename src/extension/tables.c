@@ -164,48 +164,66 @@ static const char *problem_of(const struct expected *expected)
     return problem == NULL ? NULL : psprintf("leasehold.%s %s", expected->name, problem);
 }
 
-/* An index that is not valid, or of other rows, has no entry for some waiters with a priority. */
-static const char *priority_problem(const struct lh_core_oids *oids)
+static bool find(Oid schema, const char *name, char kind, Oid *oid)
 {
-    Relation index = index_open(oids->waiter_by_priority, AccessShareLock);
-    Form_pg_index form = index->rd_index;
-    List *predicate = RelationGetIndexPredicate(index);
-    OpExpr *test = list_length(predicate) == 1 ? (OpExpr *)linitial(predicate) : NULL;
-    Node *value = test != NULL && IsA(test, OpExpr) && list_length(test->args) == 2 ? lsecond(test->args) : NULL;
-    bool is_right = form->indrelid == oids->waiter && form->indisvalid && form->indnkeyatts >= 2 &&
-                    form->indkey.values[0] == WAITER_NAMESPACE + 1 && form->indkey.values[1] == WAITER_KEY + 1 &&
-                    value != NULL && test->opfuncid == F_INT4GT && IsA(linitial(test->args), Var) &&
-                    ((Var *)linitial(test->args))->varattno == WAITER_PRIORITY + 1 && IsA(value, Const) &&
-                    DatumGetInt32(((Const *)value)->constvalue) == 0;
-
-    index_close(index, AccessShareLock);
-    return is_right ? NULL : "leasehold.waiter_by_priority is not valid";
+    *oid = get_relname_relid(name, schema);
+    return OidIsValid(*oid) && get_rel_relkind(*oid) == kind;
 }
 
-/* An index that is not valid, or of other rows, has no entry for some SQL users who wait. */
-static const char *sql_user_problem(const struct lh_core_oids *oids)
+/* Returns NULL unless the predicate is one condition of this kind. */
+static Node *only_condition(List *predicate, NodeTag tag)
 {
-    Relation index = index_open(oids->waiter_sql_user, AccessShareLock);
-    List *predicate = RelationGetIndexPredicate(index);
-    NullTest *test = list_length(predicate) == 1 ? (NullTest *)linitial(predicate) : NULL;
-    bool is_right = index->rd_index->indrelid == oids->waiter && index->rd_index->indisvalid && test != NULL &&
-                    IsA(test, NullTest) && test->nulltesttype == IS_NULL && IsA(test->arg, Var) &&
-                    ((Var *)test->arg)->varattno == WAITER_COORDINATOR + 1;
+    Node *test = list_length(predicate) == 1 ? (Node *)linitial(predicate) : NULL;
 
-    index_close(index, AccessShareLock);
-    return is_right ? NULL : "leasehold.waiter_sql_user is not valid";
+    return test != NULL && nodeTag(test) == tag ? test : NULL;
+}
+
+static bool is_column_of(const void *node, int column)
+{
+    return IsA(node, Var) && ((const Var *)node)->varattno == column + 1;
+}
+
+/* One of other rows has no entry for some waiters with a priority. */
+static bool is_by_priority(Form_pg_index form, List *predicate)
+{
+    OpExpr *test = (OpExpr *)only_condition(predicate, T_OpExpr);
+    Node *value = test != NULL && list_length(test->args) == 2 ? lsecond(test->args) : NULL;
+
+    return form->indnkeyatts >= 2 && form->indkey.values[0] == WAITER_NAMESPACE + 1 &&
+           form->indkey.values[1] == WAITER_KEY + 1 && value != NULL && test->opfuncid == F_INT4GT &&
+           is_column_of(linitial(test->args), WAITER_PRIORITY) && IsA(value, Const) &&
+           DatumGetInt32(((Const *)value)->constvalue) == 0;
+}
+
+/* One of other rows has no entry for some SQL users who wait. */
+static bool is_of_sql_users(Form_pg_index form, List *predicate)
+{
+    NullTest *test = (NullTest *)only_condition(predicate, T_NullTest);
+
+    return test != NULL && test->nulltesttype == IS_NULL && is_column_of(test->arg, WAITER_COORDINATOR);
 }
 
 /* One of other rows is noticed by their units (share.c). */
-static const char *held_problem(const struct lh_core_oids *oids)
+static bool is_of_holders(Form_pg_index form, List *predicate)
 {
-    Relation index = index_open(oids->share_held, AccessShareLock);
-    Form_pg_index form = index->rd_index;
-    bool is_right = form->indrelid == oids->share && form->indisvalid && form->indnkeyatts >= 2 &&
-                    form->indkey.values[0] == SHARE_NAMESPACE + 1 && form->indkey.values[1] == SHARE_KEY + 1;
+    return form->indnkeyatts >= 2 && form->indkey.values[0] == SHARE_NAMESPACE + 1 &&
+           form->indkey.values[1] == SHARE_KEY + 1;
+}
 
-    index_close(index, AccessShareLock);
-    return is_right ? NULL : "leasehold.share_held is not valid";
+/* Looked for again under the table's lock: while that is waited for, another index may take the name. */
+static const char *index_problem(Oid table_oid, const char *name, Oid *oid, bool (*is_right)(Form_pg_index, List *))
+{
+    Relation table = table_open(table_oid, AccessShareLock);
+    bool is_there = find(RelationGetNamespace(table), name, RELKIND_INDEX, oid);
+
+    if (is_there) {
+        Relation index = index_open(*oid, AccessShareLock);
+        is_there = index->rd_index->indrelid == table_oid && index->rd_index->indisvalid &&
+                   is_right(index->rd_index, RelationGetIndexPredicate(index));
+        index_close(index, AccessShareLock);
+    }
+    table_close(table, AccessShareLock);
+    return is_there ? NULL : psprintf("leasehold.%s is not valid", name);
 }
 
 static const char *find_problem(struct lh_core_oids *oids)
@@ -223,16 +241,12 @@ static const char *find_problem(struct lh_core_oids *oids)
     for (size_t i = 0; i < lengthof(all) && problem == NULL; i++)
         problem = problem_of(&all[i]);
     if (problem == NULL)
-        problem = held_problem(oids);
+        problem = index_problem(oids->share, "share_held", &oids->share_held, is_of_holders);
     if (problem == NULL)
-        problem = sql_user_problem(oids);
-    return problem != NULL ? problem : priority_problem(oids);
-}
-
-static bool find(Oid schema, const char *name, char kind, Oid *oid)
-{
-    *oid = get_relname_relid(name, schema);
-    return OidIsValid(*oid) && get_rel_relkind(*oid) == kind;
+        problem = index_problem(oids->waiter, "waiter_sql_user", &oids->waiter_sql_user, is_of_sql_users);
+    if (problem == NULL)
+        problem = index_problem(oids->waiter, "waiter_by_priority", &oids->waiter_by_priority, is_by_priority);
+    return problem;
 }
 
 static bool find_all(struct lh_core_oids *oids)
@@ -366,14 +380,14 @@ void lh_core_share_keys(ScanKeyData *keys, Datum ns, Datum key, Datum lease_key)
     ScanKeyInit(&keys[2], 3, BTEqualStrategyNumber, F_UUID_EQ, lease_key);
 }
 
-bool lh_core_has_row(Oid table_oid, Oid index_oid, Snapshot snapshot)
+bool lh_core_has_row(Oid table_oid, const Oid *index_oid, Snapshot snapshot)
 {
     Relation table = lh_core_table(table_oid, AccessShareLock);
     TupleTableSlot *slot = table_slot_create(table, NULL);
     bool has_row;
 
-    if (OidIsValid(index_oid)) {
-        Relation index = index_open(index_oid, AccessShareLock);
+    if (index_oid != NULL) {
+        Relation index = index_open(*index_oid, AccessShareLock);
         IndexScanDesc scan = lh_core_beginscan(table, index, snapshot, 0);
         index_rescan(scan, NULL, 0, NULL, 0);
         has_row = index_getnext_slot(scan, ForwardScanDirection, slot);
