@@ -369,8 +369,9 @@ def test_a_failing_reap_is_shown_and_retried(own, own_page):
     row = page.sees("tbody tr", "floor-3").text
     assert "spooler-9" in row and "printers" in row and "time" in row and ("in " in row or "now" in row), row
     page.picture("4-failing-reaps")
-    own.psql(f"create or replace function {hook}(p_event leasehold.lease_event) returns void language sql as 'select'")
-    own.psql("update leasehold.scope set next_try_at = now() + interval '1 h', check_at = now() + interval '1 h' where namespace = 'printers'")
+    # In one transaction: the daemon's own next try would reap all three.
+    own.psql("begin; update leasehold.scope set next_try_at = now() + interval '1 h', check_at = now() + interval '1 h' where namespace = 'printers'; "
+             f"create or replace function {hook}(p_event leasehold.lease_event) returns void language sql as 'select'; commit")
     page.click("button[aria-label^='Retry floor-4 now']")
     page.sees("h1", "2 leases cannot be reaped")
     page.sees_no("tbody tr", "floor-4")
