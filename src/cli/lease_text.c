@@ -100,10 +100,14 @@ static const char *mode_text(Leasehold__V1__Mode mode)
 
 const char *lh_slots_text(const int32_t *slots, size_t count, struct lh_arena *arena)
 {
-    const char *text = "";
+    static const size_t longest = sizeof(",-2147483648") - 1;
+    char *text, *end;
 
+    if (count == 0)
+        return "";
+    text = end = lh_arena_alloc(arena, count * longest + 1);
     for (size_t i = 0; i < count; i++)
-        text = lh_arena_format(arena, "%s%s%" PRId32, text, i > 0 ? "," : "", slots[i]);
+        end += sprintf(end, "%s%" PRId32, i > 0 ? "," : "", slots[i]);
     return text;
 }
 

@@ -145,6 +145,22 @@ START_TEST(times_are_told_against_the_time_of_the_answer)
 }
 END_TEST
 
+/* As many as a scope may have. */
+START_TEST(text_of_slots_takes_as_much_as_it_is_long)
+{
+    static int32_t slots[1000000];
+    struct lh_arena arena = {0};
+
+    for (int32_t i = 0; i < 1000000; i++)
+        slots[i] = i + 1;
+    ck_assert_str_eq(lh_slots_text(slots, 0, &arena), "");
+    ck_assert_str_eq(lh_slots_text(slots, 1, &arena), "1");
+    ck_assert_str_eq(lh_slots_text(slots + 9, 3, &arena), "10,11,12");
+    ck_assert_uint_eq(strlen(lh_slots_text(slots, 1000000, &arena)), 5888896 + 999999);
+    lh_arena_finish(&arena);
+}
+END_TEST
+
 TCase *test_cli_print(void)
 {
     TCase *tests = tcase_create("print");
@@ -153,6 +169,7 @@ TCase *test_cli_print(void)
     tcase_add_loop_test(tests, control_characters_never_reach_a_terminal, 0, sizeof(cleaned) / sizeof(cleaned[0]));
     tcase_add_test(tests, grids_are_aligned_by_characters);
     tcase_add_test(tests, wrapped_text_keeps_to_its_width);
+    tcase_add_test(tests, text_of_slots_takes_as_much_as_it_is_long);
     tcase_add_test(tests, times_are_told_against_the_time_of_the_answer);
     return tests;
 }
