@@ -1,5 +1,5 @@
--- The columns of leasehold.scope in the order in which they change: a grant writes those from token to lease_key, a release those from state to
--- ended_keys, and a WAL record has all that is between the first and the last byte that differ. It was 394 bytes for the two.
+-- The columns of leasehold.scope in the order in which they change: a grant writes those from heartbeat_at to lease_key, a release those from state
+-- to ended_keys, and a WAL record has all that is between the first and the last byte that differ. It was 394 bytes for the two.
 -- In a new database alone: elsewhere each row would be written anew, and nobody could renew meanwhile. Any order is right.
 do $$
 declare
