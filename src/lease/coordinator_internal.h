@@ -154,8 +154,9 @@ struct lh_asked_book {
     void *arg;
 };
 
-/* The quickest trip to the database of the last batches, without the time for their items: see lane.c. */
+/* Trips to the database of the last batches, without the time for their items: see lane.c. */
 struct lh_trips {
+    int64_t usual_us;    /* mean of small batches; the newest count most */
     int64_t quickest_us; /* in the last full window; LH_NEVER: there was none */
     int64_t window_us;   /* in this window, so far */
     unsigned count;      /* batches in this window */

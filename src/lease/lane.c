@@ -22,7 +22,7 @@ void lh_lanes_create(struct lh_coordinator *c)
     struct lh_lanes *lanes = &c->lanes;
 
     lanes->count = ops->lane_count(c->store);
-    lanes->trips = (struct lh_trips){LH_NEVER, LH_NEVER, 0};
+    lanes->trips = (struct lh_trips){.quickest_us = LH_NEVER, .window_us = LH_NEVER};
     lanes->hook_count = ops->hook_lane_count(c->store);
     lanes->all = lh_alloc_zero(lanes->count + lanes->hook_count, sizeof(lanes->all[0]));
     for (unsigned i = 0; i < lanes->count + lanes->hook_count; i++) {
@@ -94,7 +94,8 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
  * within this time of a small batch's answer waits until there are as many as were answered, and were ready then. Where
  * they do not come, the next answers are passed over, twice as many each time; where they do, a quarter fewer, so that
  * callers who have nothing to do with each other, and meet by chance, do not wait. What has to do with a scope that
- * somebody waits for does not wait: a hand-off is one after the other.
+ * somebody waits for does not wait: a hand-off is one after the other. Where a usual trip to the database takes longer,
+ * callers on the same machine do, too: then the time is that of such a trip.
  */
 #define AGAIN_US 400
 #define AGAIN_MAX 20 /* from here on two halves that take turns are quicker */
@@ -103,7 +104,7 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
 /*
  * A few callers and the database follow one another, and much of the time goes on each waking the next. So while nothing
  * else is out the daemon looks for news without sleeping: for callers that come again as above, then for their answer,
- * which is to come within this time. It learns whether they come in the same way.
+ * which is to come within this time, or that of two usual trips. It learns whether they come in the same way.
  */
 #define POLL_US 600
 
@@ -118,10 +119,16 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
 #define FAR_US (1 * LH_US_PER_MS)
 #define ITEM_US 5 /* what the database works on one at least */
 #define TRIPS_IN_WINDOW 64
+#define TRIPS_IN_MEAN 16
 
 static size_t item_count(const struct lh_lane *lane)
 {
     return lane->n + lane->rider_count;
+}
+
+static bool is_small(const struct lh_lane *lane)
+{
+    return lh_lane_is_for_both(lane->kind) && item_count(lane) <= AGAIN_MAX;
 }
 
 bool lh_lane_is_worth(const struct lh_coordinator *c, size_t items)
@@ -143,6 +150,16 @@ static bool keeps_fewer(const struct lh_lane *lane)
 static bool is_far(const struct lh_trips *trips)
 {
     return trips->window_us > FAR_US && trips->quickest_us > FAR_US;
+}
+
+/* The time of a usual trip, within these bounds. */
+static int64_t usual_us(const struct lh_coordinator *c, int64_t least_us)
+{
+    int64_t us = c->lanes.trips.usual_us;
+
+    if (us < least_us)
+        return least_us;
+    return us < FAR_US ? us : FAR_US;
 }
 
 static size_t ready_for_both(const struct lh_coordinator *c)
@@ -212,7 +229,7 @@ static void gather(struct lh_lane *lane)
         wanted > c->options.batch_max || is_far(&c->lanes.trips) || !may_hope(&gathering->hope))
         return;
     if (!is_gathering(c)) {
-        gathering->until_us = c->now_us + AGAIN_US;
+        gathering->until_us = c->now_us + usual_us(c, AGAIN_US);
         lh_heap_set(&c->timers, &lane->late_timer, gathering->until_us);
     }
     gathering->wanted = wanted;
@@ -239,7 +256,7 @@ void lh_lane_note_sent(struct lh_lane *lane)
 
     end_gathering(lane);
     if (end_polling(c, &c->lanes.polling.callers))
-        start_polling(c, &c->lanes.polling.answers, lane->sent_us + POLL_US);
+        start_polling(c, &c->lanes.polling.answers, lane->sent_us + 2 * usual_us(c, POLL_US / 2));
     if (keeps_all(lane) || keeps_fewer(lane))
         lh_heap_set(&c->timers, &lane->late_timer, lane->sent_us + LATE_US);
 }
@@ -249,10 +266,15 @@ static void note_trip(const struct lh_lane *lane)
     struct lh_trips *trips = &lane->coordinator->lanes.trips;
     int64_t trip_us = lane->coordinator->now_us - lane->sent_us - (int64_t)item_count(lane) * ITEM_US;
 
+    if (is_small(lane))
+        trips->usual_us += ((trip_us < LATE_US ? trip_us : LATE_US) - trips->usual_us) / TRIPS_IN_MEAN;
     if (trip_us < trips->window_us)
         trips->window_us = trip_us;
-    if (++trips->count == TRIPS_IN_WINDOW)
-        *trips = (struct lh_trips){trips->window_us, LH_NEVER, 0};
+    if (++trips->count == TRIPS_IN_WINDOW) {
+        trips->quickest_us = trips->window_us;
+        trips->window_us = LH_NEVER;
+        trips->count = 0;
+    }
 }
 
 void lh_lane_note_answered(struct lh_lane *lane)
@@ -261,8 +283,8 @@ void lh_lane_note_answered(struct lh_lane *lane)
 
     note_trip(lane);
     end_polling(c, &c->lanes.polling.answers);
-    if (lh_lane_is_for_both(lane->kind) && item_count(lane) <= AGAIN_MAX)
-        start_polling(c, &c->lanes.polling.callers, c->now_us + AGAIN_US);
+    if (is_small(lane))
+        start_polling(c, &c->lanes.polling.callers, c->now_us + usual_us(c, AGAIN_US));
     gather(lane);
 }
 

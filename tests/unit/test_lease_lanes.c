@@ -352,11 +352,11 @@ START_TEST(who_does_not_come_again_is_waited_for_less_often)
 }
 END_TEST
 
-/* Two are answered together, and one comes again at once, or both. Returns how long the first is kept for the second. */
+/* With trips of GATHERS_US two are answered together, and one comes again at once, or both. Returns how long the first is kept for the second. */
 static int64_t kept_us(struct fake_node *node, int from, bool come_both)
 {
     ask_for_some(node, later, 2, from);
-    fake_run(&world, MS(1));
+    fake_run(&world, GATHERS_US);
     ck_assert_int_eq(later[1].status, LH_OK);
     int64_t sent_us = world.now_us;
     give_send(node, &gives[0], from, from);
@@ -366,7 +366,7 @@ static int64_t kept_us(struct fake_node *node, int from, bool come_both)
     if (!come_both)
         give_send(node, &gives[1], from + 1, from + 1);
     fake_run(&world, MS(2));
-    return gives[0].answered_us - sent_us - MS(1);
+    return gives[0].answered_us - sent_us - GATHERS_US;
 }
 
 START_TEST(who_comes_again_by_chance_is_not_waited_for_always)
@@ -380,7 +380,7 @@ START_TEST(who_comes_again_by_chance_is_not_waited_for_always)
         {true, 0},           {false, 0},                         /* two: that of both, and that of the next two */
         {false, GATHERS_US},
     };
-    struct fake_node *node = start_with_large_batches(MS(1));
+    struct fake_node *node = start_with_large_batches(GATHERS_US);
     for (int i = 0; i < (int)(sizeof(steps) / sizeof(steps[0])); i++)
         ck_assert_int_eq(kept_us(node, 10 + 2 * i, steps[i].come_both), steps[i].kept_us);
 }
@@ -471,6 +471,71 @@ START_TEST(nobody_is_polled_for_while_something_else_is_out)
 }
 END_TEST
 
+/* One after the other acquires and releases, with trips of these lengths in turn. */
+static struct fake_node *start_with_usual_trips(int64_t trip_us, int64_t next_trip_us)
+{
+    struct fake_node *node = start_with_large_batches(trip_us);
+    for (int i = 0; i < 100; i++) {
+        world.min_delay_us = world.max_delay_us = trip_us / 2;
+        ask_for(node, &late, 1, 10 + i, LH_WAIT_NONE, 0);
+        fake_run(&world, trip_us);
+        ck_assert_int_eq(late.status, LH_OK);
+        world.min_delay_us = world.max_delay_us = next_trip_us / 2;
+        give_send(node, &gives[0], 1, 10 + i);
+        fake_run(&world, next_trip_us);
+        ck_assert_int_eq(gives[0].answered_us, world.now_us);
+    }
+    return node;
+}
+
+#define NEARLY(us, expected_us) ck_assert((us) > (expected_us)-60 && (us) < (expected_us) + 60)
+
+static void check_polls_for_an_answer(struct fake_node *node, int64_t expected_us)
+{
+    world.min_delay_us = world.max_delay_us = MS(1) / 4;
+    ask_for(node, &late, 1, 5, LH_WAIT_NONE, 0);
+    fake_run(&world, 0);
+    NEARLY(node->polls_until_us - world.now_us, expected_us);
+    fake_run(&world, MS(1) / 2);
+    ck_assert_int_eq(late.status, LH_OK);
+}
+
+/* Two are answered, and one of them comes again. */
+static void check_waits_for_the_other(struct fake_node *node, int64_t expected_us)
+{
+    world.min_delay_us = world.max_delay_us = MS(1) / 4;
+    ask_for_some(node, early, 2, 2);
+    fake_run(&world, MS(1) / 2);
+    ck_assert_int_eq(early[0].answered_us, world.now_us);
+    int64_t us = node->polls_until_us - world.now_us;
+    NEARLY(us, expected_us);
+    give_send(node, &gives[0], 2, 2);
+    fake_run(&world, MS(2));
+    ck_assert_int_eq(gives[0].answered_us - early[0].answered_us, us + MS(1) / 2);
+}
+
+START_TEST(where_trips_take_longer_so_does_waiting_for_who_comes_again)
+{
+    struct fake_node *node = start_with_usual_trips(800, 800);
+    check_polls_for_an_answer(node, 2 * 800);
+    check_waits_for_the_other(node, 800);
+}
+END_TEST
+
+START_TEST(trips_that_differ_have_their_mean)
+{
+    struct fake_node *node = start_with_usual_trips(400, 1000);
+    check_polls_for_an_answer(node, 2 * 700);
+    check_waits_for_the_other(node, 700);
+}
+END_TEST
+
+START_TEST(where_trips_take_very_long_at_times_nobody_is_waited_for_as_long)
+{
+    check_waits_for_the_other(start_with_usual_trips(400, MS(100)), MS(1));
+}
+END_TEST
+
 static void add(TCase *tcase)
 {
     tcase_add_test(tcase, an_acquire_does_not_wait_behind_renewals);
@@ -495,6 +560,9 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, who_comes_late_is_polled_for_less_often);
     tcase_add_test(tcase, an_answer_that_comes_late_is_polled_for_less_often);
     tcase_add_test(tcase, nobody_is_polled_for_while_something_else_is_out);
+    tcase_add_test(tcase, where_trips_take_longer_so_does_waiting_for_who_comes_again);
+    tcase_add_test(tcase, trips_that_differ_have_their_mean);
+    tcase_add_test(tcase, where_trips_take_very_long_at_times_nobody_is_waited_for_as_long);
     tcase_add_test(tcase, a_database_that_has_moved_away_is_noticed);
     tcase_add_test(tcase, nothing_waits_for_a_batch_that_is_late);
 }
