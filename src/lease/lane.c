@@ -116,6 +116,7 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
  */
 #define SOME_MIN 4 /* with fewer out, two batches beside each other are quicker */
 #define LATE_US (3 * LH_US_PER_MS)
+#define LATE_ITEM_US 30 /* for each of its items: what one takes in SQL */
 #define FAR_US (1 * LH_US_PER_MS)
 #define ITEM_US 5 /* what the database works on one at least */
 #define TRIPS_IN_WINDOW 64
@@ -124,6 +125,11 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
 static size_t item_count(const struct lh_lane *lane)
 {
     return lane->n + lane->rider_count;
+}
+
+static int64_t late_us(const struct lh_lane *lane)
+{
+    return lane->sent_us + LATE_US + (int64_t)item_count(lane) * LATE_ITEM_US;
 }
 
 static bool is_small(const struct lh_lane *lane)
@@ -258,7 +264,7 @@ void lh_lane_note_sent(struct lh_lane *lane)
     if (end_polling(c, &c->lanes.polling.callers))
         start_polling(c, &c->lanes.polling.answers, lane->sent_us + 2 * usual_us(c, POLL_US / 2));
     if (keeps_all(lane) || keeps_fewer(lane))
-        lh_heap_set(&c->timers, &lane->late_timer, lane->sent_us + LATE_US);
+        lh_heap_set(&c->timers, &lane->late_timer, late_us(lane));
 }
 
 static void note_trip(const struct lh_lane *lane)
@@ -290,7 +296,7 @@ void lh_lane_note_answered(struct lh_lane *lane)
 
 static bool keeps(const struct lh_lane *lane, size_t ready)
 {
-    return lane->state == LH_LANE_BUSY && lane->coordinator->now_us - lane->sent_us < LATE_US &&
+    return lane->state == LH_LANE_BUSY && lane->coordinator->now_us < late_us(lane) &&
            (keeps_all(lane) || (keeps_fewer(lane) && ready < item_count(lane)));
 }
 

@@ -158,6 +158,7 @@ END_TEST
 
 #define POLLS_US 600   /* for an answer */
 #define GATHERS_US 400 /* for those who were just answered */
+#define LATE_US(items) (MS(3) + 30 * (items))
 
 static struct ask early[4], late, later[3];
 
@@ -262,7 +263,7 @@ START_TEST(each_batch_is_late_at_its_own_time)
     ck_assert_int_eq(others[0].status, LH_OK);
     ask_for_some(node, &late, 1, 9);
     fake_run(&world, MS(5));
-    ck_assert_int_eq(late.answered_us - sent_us, MS(3) + MS(1) / 2);
+    ck_assert_int_eq(late.answered_us - sent_us, LATE_US(4) + MS(1) / 2);
 }
 END_TEST
 
@@ -301,7 +302,7 @@ START_TEST(nothing_waits_for_a_batch_that_is_late)
     struct fake_node *node = start_with_large_batches(MS(1));
     world.min_delay_us = world.max_delay_us = MS(20);
     ask_behind(node, 3);
-    ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(3));
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, LATE_US(3));
 }
 END_TEST
 
