@@ -111,7 +111,7 @@ class Core:
             self.hold(lease, grant)
         except BaseException as error:
             lease._is_entered = False
-            if not isinstance(error, (Held, Denied, InvalidArgument)):
+            if is_repeated or not isinstance(error, (Held, Denied, InvalidArgument)):
                 self.drop(lease)  # the grant may be on its way
             raise
         finally:

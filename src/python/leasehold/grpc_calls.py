@@ -114,11 +114,14 @@ class AsyncCalls:
 
     async def unary(self, method: Any, request: Any, **options: Any) -> Any:
         try:
-            return await method(request, **options)
+            answer = await method(request, **options)
         except asyncio.CancelledError:
             if is_cancelled():
                 raise
             raise Unavailable("the channel is closed", "CLOSED") from None
+        if answer is None:  # so grpc.aio says that it could not read the message
+            raise Unavailable("the server's answer cannot be read", "UNKNOWN")
+        return answer
 
     async def long(self, lease: BaseLease, method: Any, request: Any, **options: Any) -> Any:
         """The task of the body around it is cancelled when that is lost."""

@@ -79,9 +79,22 @@ def hand_over(asked: Any, owner: str = "", token: int | None = None) -> HandOver
                     asked.refusal, owner, token)
 
 
-def granted(answer: Any, lease: Any, sent: float, tie: Any = None) -> Grant:
-    return Grant(lease.token, sent + seconds(answer.waited) + seconds(lease.remaining), lease.units, tuple(lease.slots), tie,
-                 lease.deadline_is_final)
+def at_most(value: Any, most: float) -> float:
+    """Seconds of an answer, as far as they can be true."""
+    return min(max(seconds(value), 0.0), most)
+
+
+def check(answers: Sequence[Any], lease_keys: Sequence[str]) -> None:
+    """Refuses what is about other leases than were asked for. An answer may name none."""
+    if len(answers) != len(lease_keys) or any(answer.lease_key not in ("", key) for answer, key in zip(answers, lease_keys)):
+        raise Unavailable("the server answered for other leases than it was asked for", "UNKNOWN")
+
+
+def granted(answer: Any, leases: Sequence[Any], lease_key: str, longest: float, sent: float, count: int = 1) -> list[Grant]:
+    """What an answer grants: no later than it came, and for no longer than was asked."""
+    check(leases, [lease_key] * count)
+    since = sent + at_most(answer.waited, clock() - sent)
+    return [Grant(each.token, since + at_most(each.remaining, longest), each.units, tuple(each.slots), is_final=each.deadline_is_final) for each in leases]
 
 
 def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -337,7 +350,7 @@ class GrpcTransport:
             pb.AcquireItem(scope=scope(each), mode=pb.MODE_SHARED if each.shared else pb.MODE_EXCLUSIVE, units=each.units if each.shared else 0)
             for each in lease._asked.scopes])
         response = await self.unary("AcquireAll", self.fill(request, lease, wait), pb.AcquireAllResponse, wait + timeout, lease)
-        return together([granted(response, each, sent) for each in response.leases])
+        return together(granted(response, response.leases, lease.lease_key, lease.duration, sent, len(lease._asked.scopes)))
 
     async def acquire(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:
         """By a stream: a long wait is one call, and a broken connection is noticed."""
@@ -355,10 +368,11 @@ class GrpcTransport:
         try:
             while (event := await self.calls.read(call)) is not None:
                 if event.HasField("granted"):
-                    is_granted = True
+                    [grant] = granted(event, [event.granted], lease.lease_key, lease.duration, sent)
+                    grant.tie, is_granted = tie, True
                     if tie is not None:
                         tie.is_waiting = False
-                    return granted(event, event.granted, sent, tie)
+                    return grant
             raise Unavailable("the server ended the stream without a grant")
         except grpc.RpcError as error:
             raise self.failed(at, error) from None
@@ -376,7 +390,7 @@ class GrpcTransport:
             sent = clock()
             response = await self.unary("ClaimTick", request, schedule.ClaimTickResponse, CLAIM_S + timeout, lease, service="ScheduleService")
             if response.HasField("lease"):
-                grant = granted(response, response.lease, sent)
+                [grant] = granted(response, [response.lease], lease.lease_key, lease.duration, sent)
                 grant.claimed = Claimed(response.lease.scope.key, response.at.ToDatetime(datetime.timezone.utc), response.attempt)
                 return grant
 
@@ -386,13 +400,14 @@ class GrpcTransport:
     async def downgrade(self, ref: Ref, units: int, until: float) -> Grant:
         sent = clock()
         response = await self.unary("Downgrade", pb.DowngradeRequest(lease=reference(ref), units=units), pb.DowngradeResponse, until - sent)
-        return granted(response, response.lease, sent)
+        return granted(response, [response.lease] if response.HasField("lease") else [], ref.lease_key, ref.duration, sent)[0]
 
     async def heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]:
         request = pb.HeartbeatRequest(leases=map(reference, refs))
         response = await self.unary("Heartbeat", request, pb.HeartbeatResponse, until - clock())
-        return [Answer("ok", "", seconds(each.remaining), each.deadline_is_final, hand_over(each.asked) if each.HasField("asked") else None)
-                if each.outcome == pb.OUTCOME_OK else self._refused(each) for each in response.results]
+        check(response.results, [ref.lease_key for ref in refs])
+        return [Answer("ok", "", at_most(each.remaining, ref.duration), each.deadline_is_final, hand_over(each.asked) if each.HasField("asked") else None)
+                if each.outcome == pb.OUTCOME_OK else self._refused(each) for ref, each in zip(refs, response.results)]
 
     async def ask_hand_over(self, namespace: str, key: str, reason: str, owner: str, until: float) -> list[HandOver]:
         request = pb.AskHandOverRequest(scope=pb.Scope(namespace=namespace.split("."), key=key), reason=reason, owner=owner)
@@ -420,6 +435,7 @@ class GrpcTransport:
             else:
                 message.success = item.result or ""
         response = await self.unary("Release", request, pb.ReleaseResponse, until - clock())
+        check(response.results, [item.ref.lease_key for item in items])
         return [Answer("ok", "") if each.outcome == pb.OUTCOME_OK else self._refused(each) for each in response.results]
 
     async def end_reason(self, ref: Ref, until: float) -> str:

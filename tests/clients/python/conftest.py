@@ -19,6 +19,7 @@ from apis import APIS  # noqa: E402
 from commit_proxy import CommitProxy  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
 from harness import wait_until  # noqa: E402
+from lying_server import LyingServer  # noqa: E402
 from pgbouncer import PgBouncer  # noqa: E402
 from secure import SecureDaemon  # noqa: E402
 from sessions import Sessions  # noqa: E402
@@ -145,6 +146,11 @@ class Place:
         proxy = FlakyProxy(self.site.service.daemon.target)
         self.closing.append(proxy.close)
         return proxy
+
+    def liar(self):
+        liar = LyingServer()
+        self.closing.append(liar.close)
+        return liar
 
     def application(self):
         """Where the application's own connections lead."""

@@ -4,6 +4,7 @@ import pathlib
 
 import pytest
 
+import answer_cases
 import callback_cases
 import cases
 import declared_cases
@@ -27,7 +28,7 @@ import torn_cases
 import transaction_cases
 from apis import APIS
 
-MODULES = (callback_cases, cases, declared_cases, end_cases, error_cases, give_up_cases, hand_over_cases, leader_cases, look_cases, nested_cases, object_cases, priority_cases, release_cases, retry_cases, secure_cases, shared_cases, sql_cases, tick_cases, together_cases, torn_cases, transaction_cases)
+MODULES = (answer_cases, callback_cases, cases, declared_cases, end_cases, error_cases, give_up_cases, hand_over_cases, leader_cases, look_cases, nested_cases, object_cases, priority_cases, release_cases, retry_cases, secure_cases, shared_cases, sql_cases, tick_cases, together_cases, torn_cases, transaction_cases)
 TABLES = json.loads((pathlib.Path(__file__).resolve().parents[1] / "cases.json").read_text())
 ALL = [(case["name"], f"{case['name']}-{transport}-{api}") for case in TABLES["cases"]
        if "python" in case.get("only", ["python"]) and case["name"] not in TABLES["left_out"]["python"]
