@@ -15,6 +15,9 @@
     POST /proxy/cut                {"id"}
     POST /proxy/let_requests_go    {"id"}
     POST /proxy/state              {"id"}                                           {"connections", "accepted", "actions", "requests", "messages_sent", "replies", "held"}
+    POST /liar                     {}                                               {"id", "target"}: a LyingServer
+    POST /liar/set                 {"id", "lies"}
+    POST /liar/state               {"id"}                                           {"asked", "released", "renewals"}
 
 Each of grpc, sql and pooler has a database of its own. That of "grpc" has a daemon, that of "pooler" PgBouncer in transaction mode.
 """
@@ -40,6 +43,7 @@ sys.path.insert(0, str(HERE.parent / "lib"))
 import harness  # noqa: E402
 from commit_proxy import CommitProxy  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
+from lying_server import LyingServer  # noqa: E402
 from ports import free_port  # noqa: E402
 import rundir  # noqa: E402
 from secure import SecureDaemon  # noqa: E402
@@ -93,7 +97,7 @@ class Control:
             self.cluster.psql(TRIGGERS, each)
         self.cluster.psql("create role apart superuser login", self.pooled)
         self.pooler = Pooler(self.cluster, self.pg_port, self.pooled)
-        self.proxies, self.commit_proxies = [], []
+        self.proxies, self.commit_proxies, self.liars = [], [], []
         self.secured = self.standby_server = None
 
     def site(self, unused):
@@ -158,6 +162,17 @@ class Control:
         return {"connections": len(proxy.connections), "accepted": proxy.accepted, "actions": dict(proxy.actions), "requests": proxy.requests,
                 "messages_sent": proxy.messages_sent, "replies": proxy.replies, "held": proxy.held}
 
+    def liar(self, unused):
+        self.liars.append(LyingServer())
+        return {"id": len(self.liars) - 1, "target": self.liars[-1].target}
+
+    def liar_set(self, ask):
+        self.liars[ask["id"]].lies = ask["lies"]
+
+    def liar_state(self, ask):
+        liar = self.liars[ask["id"]]
+        return {"asked": liar.asked, "released": liar.released, "renewals": liar.renewals}
+
     def __enter__(self):
         control, locks = self, collections.defaultdict(threading.Lock)
 
@@ -191,7 +206,7 @@ class Control:
 
     def __exit__(self, *unused):
         self.server.shutdown()
-        for proxy in self.proxies + self.commit_proxies:
+        for proxy in self.proxies + self.commit_proxies + self.liars:
             proxy.close()
         self.pooler.close()
         if self.secured:

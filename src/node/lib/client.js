@@ -267,7 +267,7 @@ class Client {
           }
           request.leaseKey = crypto.randomUUID();
         } else {
-          if (error instanceof UnavailableError) this.#giveUp(request, asked);
+          if (isRepeated || error instanceof UnavailableError) this.#giveUp(request, asked);
           throw error;
         }
       }

@@ -145,7 +145,12 @@ class GrpcTransport {
           if (!event.granted && !event.queued) return;
           clearTimeout(watchdog);
           if (event.granted) {
-            resolve({ ...grantOf(event.granted, sent + msOf(event.waited)), tie });
+            try {
+              resolve({ ...grantsOf(event, [event.granted], request, sent)[0], tie });
+            } catch (error) {
+              reject(error);
+              cancel();
+            }
           } else {
             watchdog = setTimeout(cancel, SILENCE_MS);
             request.onQueued?.(contentionOf(event.queued));
@@ -164,8 +169,8 @@ class GrpcTransport {
     const sent = clock();
     const items = request.scopes.map((scope) => ({ scope: scopeOf(scope), ...shareOf(scope) }));
     const { scope, ...rest } = messageOf(request, waitMs);
-    const { leases, waited } = await this.#unary('AcquireAll', request, { ...rest, items }, waitMs + this.patienceMs, signal);
-    return { ...together(leases.map((lease) => grantOf(lease, sent + msOf(waited)))), tie: null };
+    const answer = await this.#unary('AcquireAll', request, { ...rest, items }, waitMs + this.patienceMs, signal);
+    return { ...together(grantsOf(answer, answer.leases, request, sent)), tie: null };
   }
 
   /** The next tick of a schedule. */
@@ -175,8 +180,9 @@ class GrpcTransport {
     for (;;) {
       signal.throwIfAborted();
       const sent = clock();
-      const { lease, at, attempt, waited } = await this.#unary('ClaimTick', request, message, CLAIM_MS + this.patienceMs, signal);
-      if (lease) return { ...grantOf(lease, sent + msOf(waited)), tie: null, claimed: { key: lease.scope.key, at: dateOf(at), attempt } };
+      const answer = await this.#unary('ClaimTick', request, message, CLAIM_MS + this.patienceMs, signal);
+      const { lease, at, attempt } = answer;
+      if (lease) return { ...grantsOf(answer, [lease], request, sent)[0], tie: null, claimed: { key: lease.scope.key, at: dateOf(at), attempt } };
     }
   }
 
@@ -191,11 +197,11 @@ class GrpcTransport {
 
   async heartbeat(refs, timeoutMs) {
     const { results } = await this.#unary('Heartbeat', refs[0], { leases: refs.map(refOf) }, timeoutMs);
-    if (results.length !== refs.length) throw new UnavailableError(`${results.length} answers to ${refs.length} renewals`);
+    check(results, refs);
     const outcomes = { OUTCOME_OK: 'ok', OUTCOME_LOST: 'lost' };
-    return results.map((each) => ({
+    return results.map((each, n) => ({
       outcome: outcomes[each.outcome] ?? 'retry',
-      remainingMs: msOf(each.remaining),
+      remainingMs: atMost(each.remaining, refs[n].durationMs),
       isFinal: each.deadline_is_final,
       reason: reasonOf(each.end_reason),
       message: each.message,
@@ -218,17 +224,18 @@ class GrpcTransport {
 
   async downgrade(ref, units, timeoutMs) {
     const sent = clock();
-    const { lease, waited } = await this.#unary('Downgrade', ref, { lease: refOf(ref), units }, timeoutMs);
-    return grantOf(lease, sent + msOf(waited));
+    const answer = await this.#unary('Downgrade', ref, { lease: refOf(ref), units }, timeoutMs);
+    return grantsOf(answer, [answer.lease].filter(Boolean), ref, sent)[0];
   }
 
   /** Of each: outcome ok, lost, denied, invalid or retry. */
   async releaseAll(items, timeoutMs) {
     const asked = items.map(({ ref, isFailed, value }) => ({ lease: refOf(ref), ...(isFailed ? { failure: value } : { success: value }) }));
     const { results } = await this.#unary('Release', items[0].ref, { items: asked }, timeoutMs);
+    check(results, items.map(({ ref }) => ref));
     const outcomes = { OUTCOME_OK: 'ok', OUTCOME_LOST: 'lost', OUTCOME_DENIED: 'denied', OUTCOME_REJECTED: 'denied', OUTCOME_INVALID: 'invalid' };
     return items.map((item, n) => {
-      const { outcome, message, end_reason: ended } = results[n] ?? {};
+      const { outcome, message, end_reason: ended } = results[n];
       const reason = outcome === 'OUTCOME_LOST' ? reasonOf(ended) : outcome === 'OUTCOME_DENIED' ? 'ACCESS_DENIED' : 'HOOK_REJECTED';
       return { outcome: outcomes[outcome] ?? 'retry', reason, message: message || 'no answer to a release' };
     });
@@ -336,13 +343,22 @@ function eventOf({ type, lease, reason, end_reason: ended, result, error }) {
 const handOverOf = ({ asked_at: askedAt, asked_by: askedBy, principal, reason, answer_by: answerBy, answer_in: answerIn, refusal }, owner = '', token = null) =>
   ({ askedAt: dateOf(askedAt), askedBy, principal, reason, answerBy: dateOf(answerBy), answerInMs: msOf(answerIn), refusal, owner, token });
 
-const grantOf = ({ token, units, slots, remaining, deadline_is_final: isFinal }, since) => ({
-  token: BigInt(token),
-  units,
-  slots,
-  deadline: since + msOf(remaining),
-  isFinal,
-});
+/** Milliseconds of an answer, as far as they can be true. */
+const atMost = (duration, most) => Math.min(Math.max(msOf(duration), 0), most);
+
+/** Refuses what is about other leases than were asked for. An answer may name none. */
+function check(answers, refs) {
+  if (answers.length === refs.length && answers.every(({ lease_key: key }, n) => key === '' || key === refs[n].leaseKey)) return;
+  throw new UnavailableError('the server answered for other leases than it was asked for');
+}
+
+/** What an answer grants: no later than it came, and for no longer than was asked. */
+function grantsOf({ waited }, leases, request, sent) {
+  check(leases, request.scopes?.map(() => request) ?? [request]);
+  const since = sent + atMost(waited, clock() - sent);
+  return leases.map(({ token, units, slots, remaining, deadline_is_final: isFinal }) =>
+    ({ token: BigInt(token), units, slots, deadline: since + atMost(remaining, request.durationMs), isFinal }));
+}
 
 function messageOf(request, waitMs) {
   let wait = waitMs === Infinity ? { wait_forever: true } : { wait: durationOf(waitMs) };

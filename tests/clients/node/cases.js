@@ -24,6 +24,7 @@ const cases = {
   ...require('./leader_cases.js'),
   ...require('./release_cases.js'),
   ...require('./retry_cases.js'),
+  ...require('./answer_cases.js'),
   ...require('./together_cases.js'),
   ...require('./look_cases.js'),
   ...require('./tick_cases.js'),

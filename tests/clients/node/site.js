@@ -135,6 +135,12 @@ class Site {
     };
   }
 
+  /** tests/clients/lying_server.py */
+  async liar() {
+    const { id, target } = await ask('liar');
+    return { target, lie: (lies) => ask('liar/set', { id, lies }), state: () => ask('liar/state', { id }) };
+  }
+
   /** An application's, whose connection breaks at COMMIT. */
   async commitProxy(mode) {
     return this.pg({ ...this.config, host: '127.0.0.1', port: (await ask('commit_proxy', { mode })).port });
