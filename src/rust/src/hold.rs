@@ -15,7 +15,7 @@ use crate::clock::now;
 use crate::error::{Error, Reason};
 use crate::lease::Cell;
 use crate::request::Request;
-use crate::rpc::{SILENCE, duration_of, hand_over_of, reason_of};
+use crate::rpc::{SILENCE, check, duration_of, hand_over_of, reason_of};
 use crate::transport::Beat;
 use crate::v1::{self, hold_event, hold_request};
 
@@ -92,10 +92,10 @@ impl Holding {
             let Ok(Some(event)) = event else { return };
             match event.event {
                 Some(hold_event::Event::Lost(lost)) => return cell.lose(reason_of(lost.end_reason()), &lost.message),
-                Some(hold_event::Event::Renewed(lease)) => {
+                Some(hold_event::Event::Renewed(lease)) if check([&lease.lease_key].into_iter(), [&cell.scope].into_iter()).is_ok() => {
                     silent_at = tokio::time::Instant::now() + cell.duration / 2;
                     if let Some(at) = self.sent_at(event.alive_sequence) {
-                        cell.extend(at + duration_of(lease.remaining), lease.deadline_is_final);
+                        cell.extend(at + duration_of(lease.remaining).min(cell.duration), lease.deadline_is_final);
                     }
                 }
                 Some(hold_event::Event::Asked(request)) => core.tell_asked(cell, hand_over_of(request, "", 0)),

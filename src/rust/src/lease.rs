@@ -534,7 +534,7 @@ impl Core {
         let patience = self.settings.patience.min((cell.duration / 6).max(Duration::from_millis(500)));
         loop {
             cell.check_held()?;
-            match self.transport.downgrade(&cell.scope, units, patience).await {
+            match self.transport.downgrade(&cell.renewal(), units, patience).await {
                 Ok(grant) => {
                     let mut state = cell.state();
                     if let Some(lost) = &state.lost {

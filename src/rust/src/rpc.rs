@@ -126,7 +126,7 @@ impl Rpc {
                 let event = self.event(at, &request.scope, limit, &mut stream).await?;
                 if let Some(hold_event::Event::Granted(lease)) = event.event {
                     let holding = Some(Holding::new(at, stream, alive));
-                    return Ok(Grant { holding, ..grant_of(&lease, sent + duration_of(event.waited)) });
+                    return Ok(Grant { holding, ..grant_of(&lease, request, sent, event.waited)? });
                 }
                 limit = SILENCE;
             }
@@ -136,7 +136,7 @@ impl Rpc {
         loop {
             let event = self.event(at, &request.scope, limit, &mut stream).await?;
             if let Some(acquire_event::Event::Granted(lease)) = event.event {
-                let grant = grant_of(&lease, sent + duration_of(event.waited));
+                let grant = grant_of(&lease, request, sent, event.waited)?;
                 // The end; a reset in its place could take the grant back.
                 let _ = tokio::time::timeout(Duration::from_millis(100), stream.message()).await;
                 return Ok(grant);
@@ -166,12 +166,7 @@ impl Rpc {
         };
         let any = Ref { namespace: String::new(), key: String::new(), lease_key: String::new() };
         let answer = self.call(at, &any, wait.saturating_add(self.patience), stub.acquire_all(message)).await?;
-        if answer.leases.len() != request.scopes.len() {
-            let trouble = format!("{} leases for {} scopes", answer.leases.len(), request.scopes.len());
-            return Err(Error::unavailable(RetryReason::Unknown, trouble));
-        }
-        let since = sent + duration_of(answer.waited);
-        Ok(answer.leases.iter().map(|lease| grant_of(lease, since)).collect())
+        grants_of(&answer.leases, request.scopes.len(), &request.scope, request.duration, sent, answer.waited)
     }
 
     /// Waits for a tick.
@@ -189,7 +184,7 @@ impl Rpc {
             let mut stub = self.schedules[at].clone();
             let answer = self.call(at, &request.scope, CLAIM_WAIT + self.patience, stub.claim_tick(message)).await?;
             if let Some(lease) = answer.lease {
-                let grant = grant_of(&lease, sent + duration_of(answer.waited));
+                let grant = grant_of(&lease, request, sent, answer.waited)?;
                 let key = lease.scope.unwrap_or_default().key;
                 let claimed = Claimed { key, at: time_of(&answer.at), attempt: answer.attempt as u32 };
                 return Ok(Grant { claimed: Some(claimed), ..grant });
@@ -217,29 +212,26 @@ impl Rpc {
         let (at, mut stub) = self.pick();
         let leases = items.iter().map(|item| lease_ref(&item.scope)).collect();
         let answer = self.call(at, &items[0].scope, patience, stub.heartbeat(v1::HeartbeatRequest { leases })).await?;
-        if answer.results.len() != items.len() {
-            let trouble = format!("{} answers to {} renewals", answer.results.len(), items.len());
-            return Err(Error::unavailable(RetryReason::Unknown, trouble));
-        }
-        let beat = |result: v1::HeartbeatResult| match result.outcome() {
+        check(answer.results.iter().map(|result| &result.lease_key), items.iter().map(|item| &item.scope))?;
+        let beat = |(result, item): (v1::HeartbeatResult, &Renewal)| match result.outcome() {
             v1::Outcome::Ok => Beat::Renewed {
-                remaining: duration_of(result.remaining),
+                remaining: duration_of(result.remaining).min(item.duration),
                 is_final: result.deadline_is_final,
                 asked: result.asked.map(|request| hand_over_of(request, "", 0)),
             },
             v1::Outcome::Lost => Beat::Lost { reason: reason_of(result.end_reason()), message: result.message },
             _ => Beat::Failed(result.message),
         };
-        Ok(answer.results.into_iter().map(beat).collect())
+        Ok(answer.results.into_iter().zip(items).map(beat).collect())
     }
 
     /// May be repeated: the answer is the same.
-    pub async fn downgrade(&self, scope: &Ref, units: u32, patience: Duration) -> Result<Grant, Error> {
+    pub async fn downgrade(&self, item: &Renewal, units: u32, patience: Duration) -> Result<Grant, Error> {
         let (at, mut stub) = self.pick();
         let sent = now();
-        let request = v1::DowngradeRequest { lease: Some(lease_ref(scope)), units: units as i32 };
-        let answer = self.call(at, scope, patience, stub.downgrade(request)).await?;
-        Ok(grant_of(&answer.lease.unwrap_or_default(), sent + duration_of(answer.waited)))
+        let request = v1::DowngradeRequest { lease: Some(lease_ref(&item.scope)), units: units as i32 };
+        let answer = self.call(at, &item.scope, patience, stub.downgrade(request)).await?;
+        Ok(grants_of(answer.lease.as_slice(), 1, &item.scope, item.duration, sent, answer.waited)?.remove(0))
     }
 
     /// A request for each holder.
@@ -281,12 +273,12 @@ impl Rpc {
         });
         let request = v1::ReleaseRequest { items: messages.collect() };
         let answer = self.call(at, &items[0].scope, patience, stub.release(request)).await;
-        match answer {
+        let checked = answer.and_then(|answer| {
+            check(answer.results.iter().map(|result| &result.lease_key), items.iter().map(|item| &item.scope))?;
+            Ok(answer)
+        });
+        match checked {
             Err(error) => vec![Err(error); items.len()],
-            Ok(answer) if answer.results.len() != items.len() => {
-                let trouble = format!("{} answers to {} releases", answer.results.len(), items.len());
-                vec![Err(Error::unavailable(RetryReason::Unknown, trouble)); items.len()]
-            }
             Ok(answer) => items.iter().zip(answer.results).map(|(item, result)| released(&item.scope, result)).collect(),
         }
     }
@@ -352,16 +344,39 @@ fn message(request: &Request, wait: Duration) -> v1::AcquireRequest {
     }
 }
 
-fn grant_of(lease: &v1::Lease, since: Duration) -> Grant {
-    Grant {
+/// Refuses what is about other leases than were asked for. An answer may name none.
+pub(crate) fn check<'a>(answered: impl ExactSizeIterator<Item = &'a String>, asked: impl ExactSizeIterator<Item = &'a Ref>) -> Result<(), Error> {
+    if answered.len() == asked.len() && answered.zip(asked).all(|(key, scope)| key.is_empty() || *key == scope.lease_key) {
+        return Ok(());
+    }
+    Err(Error::unavailable(RetryReason::Unknown, "the server answered for other leases than it was asked for"))
+}
+
+/// What an answer grants: no later than it came, and for no longer than was asked.
+fn grants_of(
+    leases: &[v1::Lease],
+    count: usize,
+    scope: &Ref,
+    duration: Duration,
+    sent: Duration,
+    waited: Option<prost_types::Duration>,
+) -> Result<Vec<Grant>, Error> {
+    check(leases.iter().map(|lease| &lease.lease_key), std::iter::repeat_n(scope, count))?;
+    let since = sent + duration_of(waited).min(now().saturating_sub(sent));
+    let grant = |lease: &v1::Lease| Grant {
         token: lease.token,
-        deadline: since + duration_of(lease.remaining),
+        deadline: since + duration_of(lease.remaining).min(duration),
         is_final: lease.deadline_is_final,
         units: lease.units as u32,
         slots: lease.slots.iter().map(|&slot| slot as u32).collect(),
         holding: None,
         claimed: None,
-    }
+    };
+    Ok(leases.iter().map(grant).collect())
+}
+
+fn grant_of(lease: &v1::Lease, request: &Request, sent: Duration, waited: Option<prost_types::Duration>) -> Result<Grant, Error> {
+    Ok(grants_of(std::slice::from_ref(lease), 1, &request.scope, request.duration, sent, waited)?.remove(0))
 }
 
 pub(crate) fn reason_of(reason: v1::EndReason) -> Reason {

@@ -371,7 +371,7 @@ impl Sql {
         }
     }
 
-    pub async fn downgrade(&self, scope: &Ref, units: u32, patience: Duration) -> Result<Grant, Error> {
+    pub async fn downgrade(&self, Renewal { scope, .. }: &Renewal, units: u32, patience: Duration) -> Result<Grant, Error> {
         let (session, sent, units) = (self.session().await?, now(), units as i32);
         let [namespace, key, lease_key] = place(scope);
         let values = [namespace, key, lease_key, (&units, Type::INT4)];

@@ -84,7 +84,7 @@ verbs! {
     acquire(request: &Request, wait: Duration) -> Result<Grant, Error>;
     acquire_all(request: &Request, wait: Duration) -> Result<Vec<Grant>, Error>;
     heartbeat(items: &[Renewal], patience: Duration) -> Result<Vec<Beat>, Error>;
-    downgrade(scope: &Ref, units: u32, patience: Duration) -> Result<Grant, Error>;
+    downgrade(item: &Renewal, units: u32, patience: Duration) -> Result<Grant, Error>;
     ask_hand_over(scope: &Ref, reason: &str, owner: &str) -> Result<Vec<HandOver>, Error>;
     refuse_hand_over(scope: &Ref, words: &str) -> Result<bool, Error>;
     release(items: &[Ending], patience: Duration) -> Vec<Result<(), Error>>;

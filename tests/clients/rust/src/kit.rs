@@ -375,6 +375,34 @@ impl Proxy {
     }
 }
 
+/// tests/clients/lying_server.py
+pub struct Liar {
+    id: Value,
+    pub target: String,
+}
+
+impl Liar {
+    pub fn new() -> Liar {
+        let answer = ask("liar", json!({}));
+        Liar { id: answer["id"].clone(), target: answer["target"].as_str().expect("a target").into() }
+    }
+
+    pub fn lie(&self, lies: Value) {
+        ask("liar/set", json!({"id": self.id, "lies": lies}));
+    }
+
+    pub fn state(&self) -> Value {
+        ask("liar/state", json!({"id": self.id}))
+    }
+
+    /// What was asked for last.
+    pub fn is_given_back(&self) -> bool {
+        let state = self.state();
+        let asked = state["asked"].as_array().expect("lease keys").last().expect("an acquire");
+        state["released"].as_array().expect("lease keys").contains(asked)
+    }
+}
+
 /// One more daemon.
 pub struct Daemon {
     pub id: u64,

@@ -1,6 +1,7 @@
 //! The cases of tests/clients/cases.json, which says what each is about: cases TRANSPORT [PART OF A NAME,...]
 //! Many run at once.
 
+mod answers;
 mod callbacks;
 mod cases;
 mod deadlines;
@@ -91,6 +92,7 @@ async fn main() {
     let part = std::env::args().nth(2).unwrap_or_default();
     let all = [
         loss::CASES, // one of which lasts the longest
+        answers::CASES,
         callbacks::CASES,
         cases::CASES,
         deadlines::CASES,
