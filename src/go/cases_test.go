@@ -654,7 +654,7 @@ func TestCases(t *testing.T) {
 					t.Fatal("LEASEHOLD_PART is", text)
 				}
 			}
-			for n, c := range slices.Concat(cases, secureCases, sharedCases, lossCases, declaredCases, releaseCases, togetherCases, watchCases, reapCases, nestedCases, retryCases, tickCases, priorityCases, handOverCases) {
+			for n, c := range slices.Concat(cases, secureCases, sharedCases, lossCases, declaredCases, releaseCases, togetherCases, watchCases, reapCases, nestedCases, retryCases, tickCases, priorityCases, handOverCases, answerCases) {
 				c := c
 				if strings.Contains(c.on, on) && n%parts == part {
 					t.Run(c.name, func(t *testing.T) {

@@ -206,7 +206,7 @@ func (c *Client) repeat(ctx context.Context, verb string, r *request, try func(c
 		case retry.again(call, err, until-clock()):
 			repeated = true // the same lease key makes it the same acquisition, with its old place in the queue
 		default:
-			if isUnavailable {
+			if isUnavailable || repeated {
 				c.giveUp(r.unheard())
 			}
 			return err

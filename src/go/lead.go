@@ -166,7 +166,10 @@ func (t *rpc) hold(ctx context.Context, r request, wait time.Duration) (grant, e
 		}
 		if err == nil && ctx.Err() == nil && watchdog.Reset(silence) {
 			if lease := event.GetGranted(); lease != nil {
-				g := grantOf(lease, sent+event.GetWaited().AsDuration())
+				g, other := grantOf(r.ref(), lease, sent, event.GetWaited())
+				if other != nil {
+					return grant{}, t.failed(h.server, r.ref(), other)
+				}
 				g.stream, granted = h, true
 				return g, nil
 			}
@@ -260,12 +263,12 @@ func (h *holding) run(l *Lease) error {
 			l.c.mu.Unlock()
 		}
 		renewed := event.GetRenewed()
-		if renewed == nil {
+		if renewed == nil || isAbout(l.ref, renewed.GetLeaseKey()) != nil {
 			continue
 		}
 		watchdog.Reset(l.duration / 2)
 		if at, known := h.sentAt(event.GetAliveSequence()); known {
-			l.extend(at+renewed.GetRemaining().AsDuration(), renewed.GetDeadlineIsFinal())
+			l.extend(at+atMost(renewed.GetRemaining(), l.duration), renewed.GetDeadlineIsFinal())
 		}
 	}
 }

@@ -162,13 +162,27 @@ func (e *HeldError) take(c *pb.Contention) {
 	}
 }
 
-func grantOf(lease *pb.Lease, deadline time.Duration) grant {
-	g := grant{token: lease.GetToken(), deadline: deadline + lease.GetRemaining().AsDuration(), final: lease.GetDeadlineIsFinal(),
-		units: int(lease.GetUnits())}
+// isAbout refuses an answer that names another lease than it was asked about: a faulty server or proxy gives it. It may name none.
+func isAbout(it ref, leaseKey string) error {
+	if leaseKey != "" && leaseKey != it.leaseKey {
+		return errors.New("an answer about another lease than was asked about")
+	}
+	return nil
+}
+
+// atMost is a time of an answer, as far as it can be true.
+func atMost(of *durationpb.Duration, most time.Duration) time.Duration {
+	return min(max(of.AsDuration(), 0), most)
+}
+
+// grantOf is what an answer grants: no later than it came, and for no longer than was asked.
+func grantOf(it ref, lease *pb.Lease, sent time.Duration, waited *durationpb.Duration) (grant, error) {
+	deadline := sent + atMost(waited, clock()-sent) + atMost(lease.GetRemaining(), it.duration)
+	g := grant{token: lease.GetToken(), deadline: deadline, final: lease.GetDeadlineIsFinal(), units: int(lease.GetUnits())}
 	for _, slot := range lease.GetSlots() {
 		g.slots = append(g.slots, int(slot))
 	}
-	return g
+	return g, isAbout(it, lease.GetLeaseKey())
 }
 
 // The server says `queued` at least every 5 s: one that is silent for three times as long hangs.
@@ -197,7 +211,11 @@ func (t *rpc) acquire(ctx context.Context, r request, wait time.Duration) (grant
 		if lease := event.GetGranted(); lease != nil {
 			watchdog.Reset(100 * time.Millisecond)
 			stream.Recv() // the end; a reset in its place could take the grant back
-			return grantOf(lease, sent+event.GetWaited().AsDuration()), nil
+			g, other := grantOf(r.ref(), lease, sent, event.GetWaited())
+			if other != nil {
+				other = t.failed(s, r.ref(), other)
+			}
+			return g, other
 		}
 		if r.queued != nil {
 			r.queued(r.contention(event.GetQueued()))
@@ -232,12 +250,12 @@ func (t *rpc) acquireAll(ctx context.Context, r request, wait time.Duration) ([]
 	if err == nil && len(answer.GetLeases()) != len(r.scopes) {
 		err = fmt.Errorf("%d leases for %d scopes", len(answer.GetLeases()), len(r.scopes))
 	}
+	grants := make([]grant, len(r.scopes))
+	for i := 0; i < len(grants) && err == nil; i++ {
+		grants[i], err = grantOf(r.ref(), answer.GetLeases()[i], sent, answer.GetWaited())
+	}
 	if err != nil {
 		return nil, t.failed(s, ref{}, err)
-	}
-	grants := make([]grant, len(r.scopes))
-	for i, lease := range answer.GetLeases() {
-		grants[i] = grantOf(lease, sent+answer.GetWaited().AsDuration())
 	}
 	return grants, nil
 }
@@ -257,8 +275,11 @@ func (t *rpc) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
 	}
 	beats := make([]beat, len(refs))
 	for i, result := range answer.GetResults() {
+		if err := isAbout(refs[i], result.GetLeaseKey()); err != nil {
+			return nil, &UnavailableError{Err: err}
+		}
 		beats[i] = beat{ok: result.GetOutcome() == pb.Outcome_OUTCOME_OK, lost: result.GetOutcome() == pb.Outcome_OUTCOME_LOST,
-			remaining: result.GetRemaining().AsDuration(), final: result.GetDeadlineIsFinal(), reason: reasonOf(result.GetEndReason()), message: result.GetMessage(),
+			remaining: atMost(result.GetRemaining(), refs[i].duration), final: result.GetDeadlineIsFinal(), reason: reasonOf(result.GetEndReason()), message: result.GetMessage(),
 			asked: handOverOf(result.GetAsked())}
 	}
 	return beats, nil
@@ -267,10 +288,14 @@ func (t *rpc) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
 func (t *rpc) downgrade(ctx context.Context, it ref, units int) (grant, error) {
 	s, sent := t.pick(), clock()
 	answer, err := s.lease.Downgrade(ctx, &pb.DowngradeRequest{Lease: it.message(), Units: int32(units)})
+	var g grant
+	if err == nil {
+		g, err = grantOf(it, answer.GetLease(), sent, answer.GetWaited())
+	}
 	if err != nil {
 		return grant{}, t.failed(s, it, err)
 	}
-	return grantOf(answer.GetLease(), sent+answer.GetWaited().AsDuration()), nil
+	return g, nil
 }
 
 func (with outcome) item(it ref) *pb.ReleaseItem {
@@ -294,6 +319,11 @@ func (t *rpc) release(ctx context.Context, items []ending) []error {
 		err = &UnavailableError{Err: fmt.Errorf("%d answers to %d releases", n, len(items))}
 	}
 	errs := make([]error, len(items))
+	for i := 0; i < len(items) && err == nil; i++ {
+		if other := isAbout(items[i].ref, answer.GetResults()[i].GetLeaseKey()); other != nil {
+			err = &UnavailableError{Err: other}
+		}
+	}
 	for i, each := range items {
 		if errs[i] = err; err == nil {
 			errs[i] = released(each.ref, answer.GetResults()[i])

@@ -108,13 +108,18 @@ func (t *rpc) claim(ctx context.Context, r request) (claimed, error) {
 		call, cancel := context.WithTimeout(ctx, claimWait+t.patience)
 		answer, err := s.schedule.ClaimTick(call, message)
 		cancel()
-		switch lease := answer.GetLease(); {
+		lease := answer.GetLease()
+		var g grant
+		if err == nil && lease != nil {
+			g, err = grantOf(r.ref(), lease, sent, answer.GetWaited())
+		}
+		switch {
 		case ctx.Err() != nil && err != nil:
 			return claimed{}, ctx.Err()
 		case err != nil:
 			return claimed{}, t.failed(s, r.ref(), err)
 		case lease != nil:
-			return claimed{grantOf(lease, sent+answer.GetWaited().AsDuration()), lease.GetScope().GetKey(), answer.GetAt().AsTime(), int(answer.GetAttempt())}, nil
+			return claimed{g, lease.GetScope().GetKey(), answer.GetAt().AsTime(), int(answer.GetAttempt())}, nil
 		}
 		// A server that does not wait is not asked more than ten times a second.
 		pause(ctx, retryAfter-min(clock()-sent, retryAfter))
