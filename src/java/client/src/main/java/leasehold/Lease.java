@@ -65,12 +65,17 @@ public final class Lease implements AutoCloseable {
         token = grant.token();
         units = grant.units();
         slots = grant.slots();
-        deadline = grant.deadline();
+        believe(grant.deadline());
         isFinal = grant.isFinal();
         // One that is final may be for much less than its duration.
         long left = isFinal ? Math.min(duration, Math.max(deadline - Clock.now(), 0)) : duration;
         margin = request.isRenewed ? left / 5 : 0;
         next = isFinal ? Clock.now() + left / 3 : deadline - duration / 3 * 2;
+    }
+
+    /** No answer makes it last longer than its duration. */
+    private void believe(long until) {
+        deadline = Math.min(until, Clock.now() + duration);
     }
 
     /** Whether others may hold the name too. */
@@ -507,7 +512,7 @@ public final class Lease implements AutoCloseable {
         boolean isUnknown = beat.lost() == LeaseException.Reason.UNKNOWN && unanswered != null;
         synchronized (client.lock) {
             if (beat.isOk() && unanswered != null) {
-                deadline = sent + beat.remaining();
+                believe(sent + beat.remaining());
             } else {
                 lose(isUnknown ? LeaseException.Reason.UNREACHABLE : beat.isOk() ? LeaseException.Reason.UNKNOWN : beat.lost(), null);
             }
@@ -534,7 +539,7 @@ public final class Lease implements AutoCloseable {
         Transport.Beat beat = client.settle(ref);
         synchronized (client.lock) {
             if (beat.isOk()) {
-                deadline = sent + beat.remaining();
+                believe(sent + beat.remaining());
             }
         }
         return beat.isOk();
@@ -794,7 +799,7 @@ public final class Lease implements AutoCloseable {
                 expire(); // an answer that was read too late saves nothing
                 if (lost == null && !ends) {
                     tell(LeaseListener::renewed);
-                    deadline = until;
+                    believe(until);
                     isFinal = isFinalNow;
                     trouble = null;
                 }
@@ -868,7 +873,7 @@ public final class Lease implements AutoCloseable {
         }
         if (beat.isOk()) {
             tell(LeaseListener::renewed);
-            deadline = sent + beat.remaining();
+            believe(sent + beat.remaining());
             isFinal = beat.given() < duration - 2_000; // by more than PostgreSQL rounds
             next = sent + duration / 3;
             trouble = null;

@@ -68,6 +68,77 @@ class GrpcCasesTest extends DirectCases {
         return Site.builder("127.0.0.1:1");
     }
 
+    private static final String OTHER = "\"lease_key\": \"6f1ed002-ab5f-4cbc-9c4a-3b1e0a2f9b10\"";
+
+    @Test
+    void answers_for_other_leases_are_refused() throws Exception {
+        Liar liar = new Liar();
+        LeaseClient client = site.client(Site.builder(liar.target).strategy(Retry.FAIL_FAST));
+        Lease kept = site.lease(client).duration(seconds(300)).acquire();
+        Lease renewed = site.lease(client).duration(seconds(3)).acquire();
+        Lease streaming = site.lease(client).duration(seconds(3)).hold().acquire();
+        liar.lie(OTHER);
+        assertThrows(LeaseException.Unavailable.class, () -> kept.downgrade(1));
+        assertThrows(LeaseException.Unavailable.class, kept::release);
+        lost(renewed);
+        lost(streaming);
+    }
+
+    @Test
+    void doubtful_grants_are_given_back() throws Exception {
+        Liar liar = new Liar();
+        LeaseClient client = site.client(Site.builder(liar.target).strategy(Retry.FAIL_FAST));
+        for (String lies : List.of(OTHER, "\"status\": \"UNAVAILABLE\"", "\"is_garbage\": true", "\"leases\": 1")) {
+            liar.lie(lies);
+            assertThrows(LeaseException.Unavailable.class, () -> client.acquireAll(both()));
+            await("the release of both", liar::isGivenBack);
+            if (!lies.contains("leases")) {
+                assertThrows(LeaseException.Unavailable.class, () -> site.lease(client).acquire());
+                await("the release", liar::isGivenBack);
+            }
+        }
+        liar.lie("\"status\": \"UNAVAILABLE\"");
+        LeaseClient denied = site.client(Site.builder(liar.target).strategy(retry -> {
+            try {
+                liar.lie("\"status\": \"PERMISSION_DENIED\"");
+            } catch (Exception e) {
+                throw new IllegalStateException(e);
+            }
+            return Optional.of(Duration.ZERO);
+        }));
+        assertThrows(LeaseException.Denied.class, () -> site.lease(denied).waitFor(seconds(60)).acquire());
+        await("the release of what was denied", liar::isGivenBack);
+    }
+
+    @Test
+    void times_are_believed_as_far_as_they_can_be_true() throws Exception {
+        Liar liar = new Liar();
+        LeaseClient client = site.client(Site.builder(liar.target));
+        String longest = "\"waited\": " + Long.MAX_VALUE + ", \"remaining\": " + Long.MAX_VALUE;
+        for (String lies : List.of("\"waited\": 9000000000", "\"remaining\": 9000000000", longest, longest + ", \"to\": \"a stream\"")) {
+            liar.lie(lies);
+            boolean isStream = lies.contains("stream");
+            LeaseRequest request = site.lease(client).duration(seconds(3));
+            Lease lease = (isStream ? request.hold() : request).acquire();
+            Runnable isTrue = () -> assertTrue(lease.isHeld() && lease.remaining().compareTo(seconds(3)) <= 0, lies + " " + lease.remaining());
+            isTrue.run();
+            int before = liar.renewals();
+            await("two renewals", () -> liar.renewals() >= before + 2);
+            isTrue.run();
+            if (!isStream) {
+                lease.downgrade(1);
+                isTrue.run();
+            }
+            lease.release();
+        }
+        liar.lie("\"waited\": -9000000000, \"remaining\": -9000000000");
+        try {
+            assertFalse(site.lease(client).acquire().isHeld());
+        } catch (LeaseException.Lost over) {
+            assertTrue(over.getMessage().contains(site.key), over.getMessage());
+        }
+    }
+
     @Test
     void late_request_is_given_back() throws Exception {
         Flaky proxy = way();

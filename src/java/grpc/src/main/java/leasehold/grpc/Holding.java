@@ -1,5 +1,6 @@
 package leasehold.grpc;
 
+import java.util.List;
 import java.util.TreeMap;
 import java.util.function.BooleanSupplier;
 import leasehold.LeaseException;
@@ -55,7 +56,7 @@ final class Holding implements Transport.Stream {
                 }
                 if (event.hasGranted()) {
                     isGranted = true;
-                    return Messages.grant(event.getGranted(), sent, event.getWaited(), holding);
+                    return Messages.grant(event.getGranted(), ref.leaseKey(), sent, event.getWaited(), holding);
                 }
             }
         } finally {
@@ -106,11 +107,12 @@ final class Holding implements Transport.Stream {
                     holder.asked(Messages.handOver(event.getAsked(), "", 0));
                 }
                 if (event.hasRenewed()) {
+                    Messages.check(List.of(ref.leaseKey()), List.of(event.getRenewed().getLeaseKey()));
                     limit = Transport.now() + duration / 2;
                     Long at = said.get(event.getAliveSequence()); // older ones are forgotten
                     if (at != null) {
                         said.headMap(event.getAliveSequence()).clear();
-                        holder.renewed(at + Messages.nanos(event.getRenewed().getRemaining()), event.getRenewed().getDeadlineIsFinal());
+                        holder.renewed(at + Messages.remaining(event.getRenewed().getRemaining()), event.getRenewed().getDeadlineIsFinal());
                     }
                 }
             }

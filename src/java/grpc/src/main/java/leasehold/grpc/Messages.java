@@ -11,6 +11,7 @@ import leasehold.HandOver;
 import leasehold.LeaseEvent;
 import leasehold.LeaseException;
 import leasehold.LeaseScope;
+import leasehold.Retry;
 import leasehold.Transport;
 import leasehold.v1.AcquireAllRequest;
 import leasehold.v1.AcquireItem;
@@ -43,6 +44,27 @@ final class Messages {
 
     static long nanos(Duration value) {
         return java.time.Duration.ofSeconds(value.getSeconds(), value.getNanos()).toNanos();
+    }
+
+    /** Nanoseconds of an answer, as far as they can be true. */
+    private static long atMost(Duration value, long most) {
+        return value.getSeconds() < 0 || value.getNanos() < 0 ? 0 : value.getSeconds() < most / 1_000_000_000 ? nanos(value) : most;
+    }
+
+    /** How long a lease lasts yet, as far as a clock goes; the lease believes no more than its duration. */
+    static long remaining(Duration value) {
+        return atMost(value, Long.MAX_VALUE / 4);
+    }
+
+    /** Refuses what is about other leases than were asked for. An answer may name none. */
+    static void check(List<String> asked, List<String> answered) {
+        boolean isRight = asked.size() == answered.size();
+        for (int i = 0; isRight && i < asked.size(); i++) {
+            isRight = answered.get(i).isEmpty() || answered.get(i).equals(asked.get(i));
+        }
+        if (!isRight) {
+            throw new LeaseException.Unavailable("the server answered for other leases than it was asked for", null, Retry.Reason.UNKNOWN);
+        }
     }
 
     private static Instant instant(Timestamp value) {
@@ -98,8 +120,11 @@ final class Messages {
         return request.build();
     }
 
-    static Transport.Grant grant(Lease lease, long sent, Duration waited, Transport.Stream stream) {
-        return new Transport.Grant(lease.getToken(), sent + nanos(waited) + nanos(lease.getRemaining()), lease.getUnits(), List.copyOf(lease.getSlotsList()),
+    /** What an answer grants, no later than it came. */
+    static Transport.Grant grant(Lease lease, String leaseKey, long sent, Duration waited, Transport.Stream stream) {
+        check(List.of(leaseKey), List.of(lease.getLeaseKey()));
+        long since = sent + atMost(waited, Transport.now() - sent);
+        return new Transport.Grant(lease.getToken(), since + remaining(lease.getRemaining()), lease.getUnits(), List.copyOf(lease.getSlotsList()),
                 lease.getDeadlineIsFinal(), stream);
     }
 
@@ -117,8 +142,8 @@ final class Messages {
         return request.build();
     }
 
-    static Transport.Claimed claimed(ClaimTickResponse answer, long sent) {
-        return new Transport.Claimed(grant(answer.getLease(), sent, answer.getWaited(), null), answer.getLease().getScope().getKey(), instant(answer.getAt()),
+    static Transport.Claimed claimed(ClaimTickResponse answer, String leaseKey, long sent) {
+        return new Transport.Claimed(grant(answer.getLease(), leaseKey, sent, answer.getWaited(), null), answer.getLease().getScope().getKey(), instant(answer.getAt()),
                 answer.getAttempt());
     }
 

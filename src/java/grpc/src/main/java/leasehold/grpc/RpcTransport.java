@@ -3,6 +3,7 @@ package leasehold.grpc;
 import io.grpc.ManagedChannel;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -97,7 +98,7 @@ final class RpcTransport implements Transport {
                 }
                 if (event.hasGranted()) {
                     call.isAnswered();
-                    return Messages.grant(event.getGranted(), sent, event.getWaited(), null);
+                    return Messages.grant(event.getGranted(), ref.leaseKey(), sent, event.getWaited(), null);
                 }
             }
         }
@@ -114,8 +115,8 @@ final class RpcTransport implements Transport {
                 throw isGivenUp.getAsBoolean() ? givenUp() : call.silent();
             }
             call.isAnswered();
-            are(scopes.size(), answer.getLeasesCount());
-            return answer.getLeasesList().stream().map(each -> Messages.grant(each, sent, answer.getWaited(), null)).toList();
+            Messages.check(Collections.nCopies(scopes.size(), leaseKey), answer.getLeasesList().stream().map(each -> each.getLeaseKey()).toList());
+            return answer.getLeasesList().stream().map(each -> Messages.grant(each, leaseKey, sent, answer.getWaited(), null)).toList();
         }
     }
 
@@ -132,7 +133,7 @@ final class RpcTransport implements Transport {
                 }
                 call.isAnswered();
                 if (answer.hasLease()) {
-                    return Messages.claimed(answer, sent);
+                    return Messages.claimed(answer, leaseKey, sent);
                 }
             }
         }
@@ -142,12 +143,6 @@ final class RpcTransport implements Transport {
     /** Before a server is asked again that may not wait. */
     private static void pause() {
         LockSupport.parkNanos(CLAIM_PAUSE);
-    }
-
-    private static void are(int asked, int answered) {
-        if (asked != answered) {
-            throw new LeaseException.Unavailable(answered + " answers to " + asked + " items", null, Retry.Reason.UNKNOWN);
-        }
     }
 
     @Override
@@ -164,7 +159,7 @@ final class RpcTransport implements Transport {
                 undo(ref);
                 return null;
             }
-            return Messages.grant(answer.getLease(), sent, answer.getWaited(), null);
+            return Messages.grant(answer.getLease(), ref.leaseKey(), sent, answer.getWaited(), null);
         } catch (LeaseException.Held e) {
             return null;
         } catch (LeaseException.Denied e) {
@@ -180,7 +175,7 @@ final class RpcTransport implements Transport {
         try (var call = new Call<DowngradeRequest, DowngradeResponse>(pick(), LeaseServiceGrpc.getDowngradeMethod(), new Errors(ref))) {
             long sent = Transport.now();
             DowngradeResponse answer = call.ask(DowngradeRequest.newBuilder().setLease(Messages.ref(ref)).setUnits(units).build()).answer(patience);
-            return Messages.grant(answer.getLease(), sent, answer.getWaited(), null);
+            return Messages.grant(answer.getLease(), ref.leaseKey(), sent, answer.getWaited(), null);
         }
     }
 
@@ -189,14 +184,14 @@ final class RpcTransport implements Transport {
         HeartbeatRequest request = HeartbeatRequest.newBuilder().addAllLeases(refs.stream().map(Messages::ref).toList()).build();
         try (var call = new Call<HeartbeatRequest, HeartbeatResponse>(pick(), LeaseServiceGrpc.getHeartbeatMethod(), new Errors(refs.get(0)))) {
             HeartbeatResponse answer = call.ask(request).answer(limit);
-            are(refs.size(), answer.getResultsCount());
+            Messages.check(refs.stream().map(Ref::leaseKey).toList(), answer.getResultsList().stream().map(HeartbeatResult::getLeaseKey).toList());
             return answer.getResultsList().stream().map(RpcTransport::beat).toList();
         }
     }
 
     private static Beat beat(HeartbeatResult result) {
         if (result.getOutcome() == Outcome.OUTCOME_OK) {
-            return new Beat(Messages.nanos(result.getRemaining()), result.getDeadlineIsFinal() ? 0 : NEVER, null, null,
+            return new Beat(Messages.remaining(result.getRemaining()), result.getDeadlineIsFinal() ? 0 : NEVER, null, null,
                     result.hasAsked() ? Messages.handOver(result.getAsked(), "", 0) : null);
         }
         boolean isLost = result.getOutcome() == Outcome.OUTCOME_LOST;
@@ -208,7 +203,7 @@ final class RpcTransport implements Transport {
         ReleaseRequest request = ReleaseRequest.newBuilder().addAllItems(endings.stream().map(Messages::item).toList()).build();
         try (var call = new Call<ReleaseRequest, ReleaseResponse>(pick(), LeaseServiceGrpc.getReleaseMethod(), new Errors(endings.get(0).ref()))) {
             ReleaseResponse answer = call.ask(request).answer(patience);
-            are(endings.size(), answer.getResultsCount());
+            Messages.check(endings.stream().map(each -> each.ref().leaseKey()).toList(), answer.getResultsList().stream().map(each -> each.getLeaseKey()).toList());
             return answer.getResultsList().stream().map(Messages::answer).toList();
         } catch (RuntimeException e) {
             return IntStream.range(0, endings.size()).mapToObj(unused -> new Answer(null, e)).toList();
